@@ -1,0 +1,174 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// OS is the real file system.
+var OS FS = osFS{}
+
+type osFS struct{}
+
+type osFile struct{ *os.File }
+
+func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	// O_NONBLOCK keeps the open of a FIFO from waiting for its other end; it
+	// means nothing for a regular file, and the runtime's poller refuses those.
+	fd, err := openat(name, flag|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, perm)
+	if err != nil {
+		if kind := kindOf(name); kind != "" && !errors.Is(err, fs.ErrExist) {
+			return nil, &NotRegularError{Name: name, Kind: kind}
+		}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	if kind := kindOfMode(st.Mode); kind != "" {
+		unix.Close(fd)
+		return nil, &NotRegularError{Name: name, Kind: kind}
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		unix.Close(fd)
+		return nil, &fs.PathError{Op: "fcntl", Path: name, Err: err}
+	}
+	return osFile{os.NewFile(uintptr(fd), name)}, nil
+}
+
+func openat(name string, flag int, perm fs.FileMode) (int, error) {
+	for {
+		fd, err := unix.Openat(unix.AT_FDCWD, name, flag|unix.O_LARGEFILE, uint32(perm.Perm()))
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// kindOf names what stands under name when that is no regular file.
+func kindOf(name string) string {
+	var st unix.Stat_t
+	if unix.Lstat(name, &st) != nil {
+		return ""
+	}
+	return kindOfMode(st.Mode)
+}
+
+func kindOfMode(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return ""
+	case unix.S_IFDIR:
+		return "a directory"
+	case unix.S_IFLNK:
+		return "a symbolic link"
+	case unix.S_IFIFO:
+		return "a FIFO"
+	case unix.S_IFSOCK:
+		return "a socket"
+	default:
+		return "a device"
+	}
+}
+
+func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, perm) }
+func (osFS) Rename(oldpath, newpath string) error      { return os.Rename(oldpath, newpath) }
+func (osFS) Link(oldpath, newpath string) error        { return os.Link(oldpath, newpath) }
+func (osFS) Remove(name string) error                  { return os.Remove(name) }
+func (osFS) Lstat(name string) (fs.FileInfo, error)    { return os.Lstat(name) }
+func (osFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	return os.ReadDir(name)
+}
+
+func (osFS) RenameNoReplace(oldpath, newpath string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, oldpath, unix.AT_FDCWD, newpath, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// The file system has no such rename: a link fails on an existing name
+		// just the same.
+		if err := os.Link(oldpath, newpath); err != nil {
+			return err
+		}
+		return os.Remove(oldpath)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: oldpath, New: newpath, Err: err}
+	}
+	return nil
+}
+
+func (osFS) SyncDir(name string) error {
+	d, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	if errors.Is(err, unix.EINVAL) {
+		return nil // a file system that cannot sync directories has nothing to lose
+	}
+	return err
+}
+
+// maxStackPath is the longest name that Identify handles without allocating.
+const maxStackPath = 511
+
+func (osFS) Identify(name string) (Identity, error) {
+	var st unix.Stat_t
+	var err error
+	if len(name) <= maxStackPath {
+		var buf [maxStackPath + 1]byte
+		copy(buf[:], name)
+		err = lstat(&buf[0], &st)
+		runtime.KeepAlive(&buf)
+	} else {
+		err = unix.Lstat(name, &st)
+	}
+	if err != nil {
+		return Identity{}, &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return identity(&st), nil
+}
+
+// lstat is unix.Lstat for a name that ends in NUL already: the allocation of a
+// C string would be a third of the cost of an append.
+func lstat(name *byte, st *unix.Stat_t) error {
+	for {
+		_, _, errno := syscall.Syscall6(unix.SYS_NEWFSTATAT, uintptr(atFDCWD),
+			uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(st)), unix.AT_SYMLINK_NOFOLLOW, 0, 0)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+// atFDCWD is a variable because a negative constant is no uintptr.
+var atFDCWD = unix.AT_FDCWD
+
+func (f osFile) Identify() (Identity, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return Identity{}, &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
+	}
+	return identity(&st), nil
+}
+
+func identity(st *unix.Stat_t) Identity {
+	return Identity{
+		Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size,
+		ModTime: st.Mtim.Nano(), Mode: st.Mode, Links: uint64(st.Nlink),
+	}
+}

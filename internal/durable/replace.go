@@ -1,0 +1,99 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// CreateExclusive makes a new file, 0600. It fails with an error that matches
+// fs.ErrExist when anything stands under name.
+func CreateExclusive(fsys FS, name string) (File, error) {
+	return or(fsys).OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, FilePerm)
+}
+
+// WriteFile replaces name by data, atomically; with sync also durably. On an
+// error the old file is as it was and no temporary is left, unless removing it
+// failed too.
+func WriteFile(fsys FS, name string, sync bool, data []byte) error {
+	return WriteFileFunc(fsys, name, sync, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// WriteFileFunc is WriteFile for content that write produces.
+func WriteFileFunc(fsys FS, name string, sync bool, write func(io.Writer) error) (err error) {
+	fsys = or(fsys)
+	dir := filepath.Dir(name)
+	f, err := CreateTemp(fsys, dir, filepath.Base(name))
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	temp, renamed := f.Name(), false
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("writing %s: %w", name, err)
+			if !renamed {
+				// The first error is the one to report; a leftover temporary is
+				// only space, and every reader skips it.
+				_ = fsys.Remove(temp)
+			}
+		}
+	}()
+	err = write(f)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if err = fsys.Rename(temp, name); err != nil {
+		return err
+	}
+	renamed = true
+	if sync {
+		return fsys.SyncDir(dir)
+	}
+	return nil
+}
+
+// ErrTooLarge is returned by ReadFile for a file beyond the caller's limit.
+var ErrTooLarge = errors.New("file is larger than expected")
+
+// ReadFile returns the content of name, at most limit bytes.
+func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
+	f, err := or(fsys).OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	id, err := f.Identify()
+	if err != nil {
+		return nil, err
+	}
+	if id.Size > limit {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: ErrTooLarge}
+	}
+	data := make([]byte, 0, id.Size+1)
+	for {
+		n, err := f.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, err
+		case int64(len(data)) > limit:
+			return nil, &fs.PathError{Op: "read", Path: name, Err: ErrTooLarge}
+		case len(data) == cap(data):
+			data = append(data, 0)[:len(data)]
+		}
+	}
+}
