@@ -1,0 +1,124 @@
+package record
+
+import (
+	"bytes"
+	"iter"
+)
+
+// member is one member of an object, as it stands in the line.
+type member struct {
+	key   []byte // the literal with its quotes
+	value []byte // without white space around it
+	start int    // where the key begins in the object
+}
+
+// name returns the decoded key. It does not allocate when used in a switch or
+// comparison of a key without escapes.
+func (m *member) name() string {
+	inner := m.key[1 : len(m.key)-1]
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		return string(unquote(m.key))
+	}
+	return string(inner)
+}
+
+// text returns the decoded value of a string, nil for any other value and for
+// the empty string. It points into the line when there is no escape in it.
+func (m *member) text() []byte {
+	if len(m.value) <= len(`""`) || m.value[0] != '"' {
+		return nil
+	}
+	inner := m.value[1 : len(m.value)-1]
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		return unquote(m.value)
+	}
+	return inner[:len(inner):len(inner)]
+}
+
+// members iterates over the top-level members of obj, which must be a valid JSON
+// object without white space around it.
+func members(obj []byte) iter.Seq[*member] {
+	return func(yield func(*member) bool) {
+		var m member
+		for i := skipSpace(obj, 1); i < len(obj) && obj[i] == '"'; {
+			m.start = i
+			end := skipString(obj, i)
+			m.key = obj[i:end]
+			i = skipSpace(obj, skipSpace(obj, end)+len(":"))
+			end = skipValue(obj, i)
+			m.value = obj[i:end]
+			if !yield(&m) {
+				return
+			}
+			i = skipSpace(obj, skipSpace(obj, end)+len(","))
+		}
+	}
+}
+
+// The skip functions need valid JSON. They never read past the end of anything
+// else either, but then what they return means nothing.
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && isSpace(b[i]) {
+		i++
+	}
+	return min(i, len(b))
+}
+
+// skipString returns the offset after the string that begins at b[i].
+func skipString(b []byte, i int) int {
+	i++
+	for i < len(b) {
+		q := bytes.IndexByte(b[i:], '"')
+		if q < 0 {
+			return len(b)
+		}
+		end := i + q
+		slashes := 0
+		for end-1-slashes >= i && b[end-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return end + 1
+		}
+		i = end + 1
+	}
+	return len(b)
+}
+
+// skipValue returns the offset after the value that begins at b[i].
+func skipValue(b []byte, i int) int {
+	depth := 0
+	for i < len(b) {
+		switch b[i] {
+		case '"':
+			i = skipString(b, i)
+		case '{', '[':
+			depth++
+			i++
+			continue
+		case '}', ']':
+			if depth == 0 {
+				return i // the end of the object around a scalar
+			}
+			depth--
+			i++
+		case ',', ':', ' ', '\n', '\r', '\t':
+			if depth == 0 {
+				return i
+			}
+			i++
+			continue
+		default: // a number or a literal
+			for i++; i < len(b) && !endsScalar[b[i]]; i++ {
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// endsScalar marks the bytes that end a number, true, false or null.
+var endsScalar = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\n': true, '\r': true, '\t': true, '"': true, '{': true, '[': true}

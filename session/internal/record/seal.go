@@ -1,0 +1,120 @@
+package record
+
+import (
+	"hash/crc32"
+	"time"
+)
+
+// CRC says what the checksum of a line says about it.
+type CRC uint8
+
+const (
+	CRCNone     CRC = iota // the line does not end with a crc: another program wrote it
+	CRCOK                  // the bytes are those that were sealed
+	CRCMismatch            // changed after it was written, by damage or by another program
+)
+
+func (c CRC) String() string {
+	switch c {
+	case CRCOK:
+		return "ok"
+	case CRCMismatch:
+		return "mismatch"
+	}
+	return "none"
+}
+
+// The frame of the crc member: `,"crc":"` + 8 hex digits + `"}`.
+const (
+	crcPrefix = `,"crc":"`
+	crcDigits = 8
+	crcSuffix = `"}`
+	sealLen   = len(crcPrefix) + crcDigits + len(crcSuffix)
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Verify checks the crc of a line that starts with its '{' and ends with its
+// '}'. A line that ends otherwise has no crc. It does not look at the JSON.
+func Verify(line []byte) CRC {
+	body, sum, ok := cutSeal(line)
+	switch {
+	case !ok:
+		return CRCNone
+	case crc32.Checksum(body, castagnoli) == sum:
+		return CRCOK
+	}
+	return CRCMismatch
+}
+
+// Unseal returns the line without its crc member, closing brace included, so
+// without the last byte of what was sealed; ok is false when it has none.
+// Seal(append(dst, body...), len(dst)) gives the line back.
+func Unseal(line []byte) (body []byte, ok bool) {
+	body, _, ok = cutSeal(line)
+	return body, ok
+}
+
+func cutSeal(line []byte) (body []byte, sum uint32, ok bool) {
+	n := len(line) - sealLen
+	if n < 1 || line[0] != '{' {
+		return nil, 0, false
+	}
+	tail := line[n:]
+	if string(tail[:len(crcPrefix)]) != crcPrefix || string(tail[sealLen-len(crcSuffix):]) != crcSuffix {
+		return nil, 0, false
+	}
+	for _, c := range tail[len(crcPrefix) : len(crcPrefix)+crcDigits] {
+		d := hexValue[c]
+		if d > 0xf {
+			return nil, 0, false
+		}
+		sum = sum<<4 | uint32(d)
+	}
+	return line[:n:n], sum, true
+}
+
+// Begin appends the opening of an entry up to and including its timestamp. The
+// caller appends the fields, each as `,"name":value`, and then calls [Seal].
+// An empty parent makes a root.
+func Begin(dst []byte, typ, id, parent string, t time.Time) []byte {
+	dst = append(dst, `{"type":`...)
+	dst = appendString(dst, typ)
+	dst = append(dst, `,"id":`...)
+	dst = appendString(dst, id)
+	dst = append(dst, `,"parentId":`...)
+	if parent == "" {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendString(dst, parent)
+	}
+	dst = append(dst, `,"timestamp":"`...)
+	dst = AppendTime(dst, t)
+	return append(dst, '"')
+}
+
+// Seal closes the object that was begun at dst[start:] with its crc, a brace and
+// a newline. At least one member must have been written, and no closing brace.
+func Seal(dst []byte, start int) []byte {
+	sum := crc32.Checksum(dst[start:], castagnoli)
+	dst = append(dst, crcPrefix...)
+	for shift := 28; shift >= 0; shift -= 4 {
+		dst = append(dst, hexDigits[sum>>shift&0xf])
+	}
+	dst = append(dst, crcSuffix...)
+	return append(dst, '\n')
+}
+
+const hexDigits = "0123456789abcdef"
+
+// hexValue maps the lower-case hex digits to their values and every other byte
+// to something above 15: a crc in upper case was not written by this format.
+var hexValue = func() (t [256]uint8) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i := range hexDigits {
+		t[hexDigits[i]] = uint8(i)
+	}
+	return t
+}()
