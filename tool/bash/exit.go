@@ -1,0 +1,91 @@
+package bash
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes that are not the command's own, as shells, env(1) and timeout(1) have them.
+const (
+	CodeTimeout       = 124 // the command was ended by its timeout
+	CodeFailure       = 125 // agentrun itself failed: no process could be made
+	CodeNotExecutable = 126 // the program was found but can not be executed
+	CodeNotFound      = 127 // there is no such program
+	codeSignal        = 128 // plus the number of the signal that ended the command
+)
+
+// Exit says how a command ended.
+type Exit struct {
+	// Code is the command's own exit code; 128+n when signal n ended it; CodeTimeout when it was ended by its
+	// timeout, whatever it then said; CodeNotFound, CodeNotExecutable or CodeFailure when it never started.
+	Code int
+
+	// Signal is the name of the signal that ended the command ("SIGKILL"), else "". It is set beside CodeTimeout
+	// too, and tells how much it took.
+	Signal string
+
+	TimedOut  bool // Timeout passed while the command ran
+	Cancelled bool // the context was done while the command ran
+
+	// HeldOpen: when the leader had ended, another process held the output open and was not waited for.
+	HeldOpen bool
+
+	// Leftover: processes of the group outlived the leader and were ended.
+	Leftover bool
+
+	// Start says why the command was not started (see CodeNotFound and its neighbours), else nil.
+	Start error
+
+	Began    time.Time     // when the command was started
+	Duration time.Duration // from there to the end of the leader, by the monotonic clock
+}
+
+func (e Exit) notStarted(s *StartError) Exit {
+	e.Start, e.Code = s, s.Code
+	e.Duration = time.Since(e.Began)
+	return e
+}
+
+func (e *Exit) set(status syscall.WaitStatus) {
+	code := status.ExitStatus()
+	if status.Signaled() {
+		code = codeSignal + int(status.Signal())
+		e.Signal = signalName(status.Signal())
+	}
+	e.Code = e.code(code)
+}
+
+func (e *Exit) code(own int) int {
+	if e.TimedOut {
+		return CodeTimeout
+	}
+	return own
+}
+
+// Remarks are sentences, each in brackets, for whoever reads the output and has to know more than its bytes.
+func (e *Exit) Remarks(timeout time.Duration) []string {
+	var r []string
+	if e.Start != nil {
+		r = append(r, fmt.Sprintf("[%v]", e.Start))
+	}
+	if e.TimedOut {
+		r = append(r, fmt.Sprintf("[Command timed out after %v]", timeout))
+	}
+	if e.Cancelled {
+		r = append(r, "[Command cancelled]")
+	}
+	if e.HeldOpen {
+		r = append(r, "[Output ends here: the command has ended, but a process it left behind still held its output open]")
+	}
+	return r
+}
+
+func signalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return fmt.Sprintf("SIG%d", int(s)) // real-time signals have no name of their own
+}

@@ -1,0 +1,113 @@
+package bash
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is a started command and everything it has started that did not leave its process group.
+//
+// The number of the group is that of its leader, and it stays taken as long as the leader has not been reaped. So
+// the end of the leader is awaited without reaping it, and every signal is sent before that is done: none can reach
+// a stranger who got the number later.
+type group struct {
+	cmd    *exec.Cmd
+	pid    int
+	exited chan struct{} // closed when the leader has ended; it is not reaped then
+}
+
+// signalProcess is kill(2); a test stands in for processes that can not be killed.
+var signalProcess = syscall.Kill
+
+func lead(cmd *exec.Cmd) *group {
+	g := &group{cmd: cmd, pid: cmd.Process.Pid, exited: make(chan struct{})}
+	go func() {
+		defer close(g.exited)
+		for {
+			err := unix.Waitid(unix.P_PID, g.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+			if !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}()
+	return g
+}
+
+// ended reports whether the leader has ended.
+func (g *group) ended() bool {
+	select {
+	case <-g.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop asks, then tells, then kills, and reports whether the leader has ended.
+func (g *group) stop(pt *patience) bool {
+	for _, rung := range []struct {
+		sig  syscall.Signal
+		wait time.Duration
+	}{
+		{syscall.SIGINT, pt.interrupt},
+		{syscall.SIGTERM, pt.terminate},
+		{syscall.SIGKILL, pt.kill},
+	} {
+		g.signal(rung.sig)
+		t := time.NewTimer(rung.wait)
+		select {
+		case <-g.exited:
+			t.Stop()
+			return true
+		case <-t.C:
+		}
+	}
+	return false
+}
+
+func (g *group) signal(sig syscall.Signal) {
+	_ = signalProcess(-g.pid, sig) // ESRCH: it has just ended; EPERM: ErrUnkillable will tell
+}
+
+// end reaps the leader, ends what it left behind, and returns its status.
+//
+// The leader goes first because as a zombie it can not be told from a member that lives. From then on the number of
+// the group is held by those that are left, and if there are none, the one look that finds nobody comes within
+// microseconds, while the kernel goes round all other numbers before it gives one out again.
+func (g *group) end(pt *patience, exit *Exit) syscall.WaitStatus {
+	_ = g.cmd.Wait() // its error is the status once more
+	if alive(g.pid) {
+		exit.Leftover = true
+		g.signal(syscall.SIGTERM)
+		if !g.vanishes(pt.leftover) {
+			g.signal(syscall.SIGKILL)
+			g.vanishes(pt.leftover)
+		}
+	}
+	return g.cmd.ProcessState.Sys().(syscall.WaitStatus)
+}
+
+// vanishes waits until nobody of the group lives, for so long at most. There is nothing to wait on for processes
+// that are not our children, so it looks, at growing distances.
+func (g *group) vanishes(within time.Duration) bool {
+	end := time.Now().Add(within)
+	for pause := time.Millisecond; alive(g.pid); pause = min(2*pause, 20*time.Millisecond) {
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(pause)
+	}
+	return true
+}
+
+// abandon leaves a leader that does not die to be reaped when it does.
+func (g *group) abandon() {
+	go func() {
+		<-g.exited
+		_ = g.cmd.Wait()
+	}()
+}

@@ -1,0 +1,92 @@
+package bash
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// childVariable makes the test binary behave as one of the children below instead of running tests.
+const childVariable = "AGENTRUN_TEST_CHILD"
+
+// children are the commands that no shell can be trusted to be.
+var children = map[string]func(){
+	// deaf ignores what can be ignored, says so, and stays.
+	"deaf": func() {
+		signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		fmt.Println("deaf")
+		stay()
+	},
+	// stubborn ignores SIGINT and leaves on SIGTERM with a word and a code.
+	"stubborn": func() {
+		signal.Ignore(syscall.SIGINT)
+		c := make(chan os.Signal, 1)
+		signal.Notify(c, syscall.SIGTERM)
+		fmt.Println("stubborn")
+		<-c
+		fmt.Println("going")
+		os.Exit(7)
+	},
+	// heir starts a process in a session of its own that holds the output and never ends, names it, and leaves.
+	"heir": func() { leave("stay", &syscall.SysProcAttr{Setsid: true}) },
+	// litter does the same within the process group.
+	"litter": func() { leave("stay", nil) },
+	// babbler leaves somebody behind who writes for ever.
+	"babbler": func() { leave("babble", &syscall.SysProcAttr{Setsid: true}) },
+	"stay":    stay,
+	"babble": func() {
+		line := []byte(strings.Repeat("babble ", 500) + "\n")
+		for {
+			if _, err := os.Stdout.Write(line); err != nil {
+				os.Exit(0)
+			}
+		}
+	},
+	// descriptors lists what this process inherited.
+	"descriptors": func() {
+		for fd := 0; fd < 256; fd++ {
+			if name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && !strings.Contains(name, "anon_inode") {
+				fmt.Println(fd, name)
+			}
+		}
+	},
+}
+
+func stay() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+func leave(behind string, attr *syscall.SysProcAttr) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"="+behind)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = attr
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Fprintln(os.Stdout, "left", cmd.Process.Pid)
+	os.Exit(0)
+}
+
+func TestMain(m *testing.M) {
+	if child, ok := children[os.Getenv(childVariable)]; ok {
+		child()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// child is the command that runs one of children.
+func child(name string) *Process {
+	return &Process{Argv: []string{os.Args[0]}, Env: []string{childVariable + "=" + name}}
+}

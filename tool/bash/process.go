@@ -1,0 +1,160 @@
+package bash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// Process is one command to run as a child of this process: leader of a session and a process group of its own,
+// without a controlling terminal, so that a program that asks for a password on /dev/tty fails instead of being
+// stopped for ever, and so that one signal reaches everything it started.
+//
+// The zero value of every field but Argv is usable. A Process may be run again; runs share nothing.
+type Process struct {
+	// Argv is the program and its arguments. A name without a slash is looked for in the PATH that the command
+	// itself will see; a relative path starts at Dir. No shell is involved.
+	Argv []string
+
+	// Dir is the working directory; "" is that of this process.
+	Dir string
+
+	// Env holds additions to the environment of this process, each KEY=VALUE; the last of several values wins.
+	Env []string
+
+	// Stdin is handed to the command as it is; nil is the null device. It is a file because only a file can be
+	// given away without a goroutine that would have to outlive a blocked Read.
+	Stdin *os.File
+
+	// Stdout and Stderr receive the bytes of the two streams. When they are the same writer (compared with ==, as
+	// in os/exec) the command gets one pipe for both, and the writer sees the streams in the exact order in which
+	// they were written; nothing else can give that order. Two writers get a pipe each and are called from two
+	// goroutines, in order of arrival here. Nil discards.
+	//
+	// A writer that blocks holds up the command, as a full pipe would. The first error of a writer is returned by
+	// Run; from then on its stream is read and dropped, so that the command goes on.
+	Stdout, Stderr io.Writer
+
+	// Timeout is how long the command may run, by the monotonic clock; 0 is without limit.
+	Timeout time.Duration
+
+	patience *patience // nil: theirs; tests shorten it
+}
+
+// patience says how long to wait for whom.
+type patience struct {
+	interrupt time.Duration // from SIGINT to SIGTERM
+	terminate time.Duration // from SIGTERM to SIGKILL
+	kill      time.Duration // from SIGKILL until the leader is given up
+	quiet     time.Duration // silence after which an output held open by somebody else is closed
+	drain     time.Duration // the same, when there is no silence
+	leftover  time.Duration // from SIGTERM to SIGKILL for what the leader left behind
+}
+
+var defaultPatience = patience{
+	interrupt: 2 * time.Second,
+	terminate: 2 * time.Second,
+	kill:      10 * time.Second,
+	quiet:     250 * time.Millisecond,
+	drain:     time.Second,
+	leftover:  500 * time.Millisecond,
+}
+
+// ErrUnkillable is returned when the command is still there ten seconds after SIGKILL: it waits inside the kernel
+// (a dead network disk), or it belongs to another user. It is left behind, and reaped when it does end.
+var ErrUnkillable = errors.New("the command does not die")
+
+// Run starts the command, copies its output, waits for its end and says how it ended.
+//
+// When ctx is done, or Timeout has passed, the process group is sent SIGINT, two seconds later SIGTERM, two seconds
+// later SIGKILL; Exit says so, and the error is nil. A ctx that is done before the start starts nothing and its
+// error is returned.
+//
+// The end is that of the leader. Everything written before it is delivered. When somebody else still holds the
+// output open, Run goes on reading until there was nothing for 250 ms, at most for a second. What is then left of the
+// process group is sent SIGTERM and half a second later SIGKILL: a command that means to leave something running
+// gives it a session of its own (setsid).
+//
+// A command that can not be started is an outcome, not an error of Run: see [Exit.Start]. When Run returns, no goroutine,
+// child or descriptor of it is left, except as [ErrUnkillable] says.
+func (p *Process) Run(ctx context.Context) (Exit, error) {
+	if err := ctx.Err(); err != nil {
+		return Exit{}, fmt.Errorf("running %s: not started: %w", p.name(), err)
+	}
+	l, err := p.locate()
+	if err != nil {
+		return Exit{}, err
+	}
+	began := time.Now()
+	exit := Exit{Began: began}
+	if l.refused != nil {
+		return exit.notStarted(l.refused), nil
+	}
+
+	out, err := openStreams(p.Stdout, p.Stderr)
+	if err != nil {
+		return Exit{}, fmt.Errorf("running %s: %w", p.name(), err)
+	}
+	defer out.close()
+	cmd := &exec.Cmd{
+		Path:        l.path,
+		Args:        p.Argv,
+		Dir:         l.dir,
+		Env:         l.env,
+		Stdout:      out.childStdout(),
+		Stderr:      out.childStderr(),
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if p.Stdin != nil {
+		cmd.Stdin = p.Stdin
+	}
+	if err := cmd.Start(); err != nil {
+		return exit.notStarted(classifyStart(p.name(), l.path, err)), nil
+	}
+	g := lead(cmd)
+	out.start()
+
+	patience := p.patience
+	if patience == nil {
+		patience = &defaultPatience
+	}
+	var expired <-chan time.Time
+	if p.Timeout > 0 {
+		t := time.NewTimer(p.Timeout)
+		defer t.Stop()
+		expired = t.C
+	}
+	select {
+	case <-g.exited:
+	case <-ctx.Done():
+		exit.Cancelled = !g.ended()
+	case <-expired:
+		exit.TimedOut = !g.ended()
+	}
+	if !g.ended() && !g.stop(patience) {
+		g.abandon()
+		out.finish(patience)
+		exit.Code = exit.code(0)
+		exit.Duration = time.Since(began)
+		return exit, fmt.Errorf("running %s: process %d: %w: end it by hand", p.name(), g.pid, ErrUnkillable)
+	}
+	exit.Duration = time.Since(began)
+
+	exit.HeldOpen = !out.finish(patience)
+	status := g.end(patience, &exit)
+	out.sweep()
+	exit.set(status)
+	return exit, out.err()
+}
+
+func (p *Process) name() string {
+	if len(p.Argv) == 0 {
+		return "a command without a name"
+	}
+	return p.Argv[0]
+}
