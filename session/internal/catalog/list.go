@@ -1,0 +1,369 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// Info is what is known of a session without reading it.
+type Info struct {
+	ID         string // of the header; empty for a file that holds no header yet
+	Path       string
+	CWD        string // of the header
+	Title      string
+	Parent     string    // id or path of the session that this one came from
+	Created    time.Time // of the header, else of the file name, else Modified
+	Modified   time.Time
+	Size       int64 // of the file, compressed or not
+	Version    int   // of the format; 0 for a file that holds no header yet
+	Compressed bool
+}
+
+// Unreadable is a file or directory in the place of a session that is none.
+type Unreadable struct {
+	Path   string
+	Reason string // a clause about it: "its first line is no session header"
+}
+
+func (u *Unreadable) Error() string {
+	return fmt.Sprintf("%s cannot be used as a session: %s; the file was not changed", u.Path, u.Reason)
+}
+
+// Listing is what List found.
+type Listing struct {
+	Sessions   []Info       // newest first
+	Unreadable []Unreadable // by path
+}
+
+// Options of a [Catalog]; the zero value is right for programs.
+type Options struct {
+	FS    durable.FS       // nil means durable.OS; tests inject faults here
+	Now   func() time.Time // nil means time.Now
+	Roots *Roots           // nil means SystemRoots
+}
+
+// Catalog is the sessions of one home.
+type Catalog struct {
+	home  string
+	fsys  durable.FS
+	now   func() time.Time
+	roots func() Roots
+}
+
+// Open returns the catalog of home. It touches nothing: a home that does not
+// exist is one without sessions.
+func Open(home string, opts Options) *Catalog {
+	c := &Catalog{home: home, fsys: orOS(opts.FS), now: opts.Now}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if opts.Roots != nil {
+		roots := *opts.Roots
+		c.roots = func() Roots { return roots }
+	} else {
+		c.roots = sync.OnceValue(SystemRoots)
+	}
+	return c
+}
+
+// Home is the directory that the catalog is of.
+func (c *Catalog) Home() string { return c.home }
+
+// Dir returns the directory that new sessions of cwd are put into, and cwd as a
+// header records it: absolute, symbolic links followed. It makes nothing.
+func (c *Catalog) Dir(cwd string) (dir, resolved string, err error) {
+	resolved, err = Resolve(cwd)
+	if err != nil {
+		return "", "", err
+	}
+	return filepath.Join(SessionsDir(c.home), c.roots().Encode(resolved)), resolved, nil
+}
+
+// List returns the sessions of the working directory cwd, or all of them when
+// cwd is empty, ordered by Modified, Created and Path, each descending. Sessions
+// of subagents, which lie among artifacts, are not listed.
+//
+// The error is only about the whole: a cancelled context, a sessions directory
+// that cannot be read.
+func (c *Catalog) List(ctx context.Context, cwd string) (*Listing, error) {
+	found, err := c.find(ctx, cwd)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.load(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	if cwd != "" {
+		if err := c.keepOwn(l, cwd); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(l.Sessions, newestFirst)
+	slices.SortFunc(l.Unreadable, func(a, b Unreadable) int { return strings.Compare(a.Path, b.Path) })
+	return l, nil
+}
+
+func newestFirst(a, b Info) int {
+	return cmp.Or(b.Modified.Compare(a.Modified), b.Created.Compare(a.Created), strings.Compare(b.Path, a.Path))
+}
+
+// Newest returns the session of cwd that was modified last, compressed ones
+// included, and false when there is none. Only as many files are opened as it
+// takes to find one that is readable.
+func (c *Catalog) Newest(ctx context.Context, cwd string) (Info, bool, error) {
+	found, err := c.find(ctx, cwd)
+	if err != nil {
+		return Info{}, false, err
+	}
+	slices.SortFunc(found.files, func(a, b file) int {
+		return cmp.Or(cmp.Compare(b.id.ModTime, a.id.ModTime), strings.Compare(b.path, a.path))
+	})
+	own := c.ownership(cwd)
+	for i := range found.files {
+		if err := ctx.Err(); err != nil {
+			return Info{}, false, err
+		}
+		info, err := c.read(&found.files[i])
+		var bad *Unreadable
+		switch {
+		case errors.As(err, &bad), errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return Info{}, false, err
+		}
+		if mine, err := own(info); err != nil {
+			return Info{}, false, err
+		} else if mine {
+			return info, true, nil
+		}
+	}
+	return Info{}, false, nil
+}
+
+// keepOwn drops the sessions of other working directories.
+func (c *Catalog) keepOwn(l *Listing, cwd string) error {
+	own := c.ownership(cwd)
+	var failed error
+	l.Sessions = slices.DeleteFunc(l.Sessions, func(info Info) bool {
+		mine, err := own(info)
+		failed = cmp.Or(failed, err)
+		return !mine
+	})
+	return failed
+}
+
+// ownership returns a function that tells the sessions of cwd from those of
+// another directory that is encoded to the same name (~/a-b and ~/a/b). A
+// session whose working directory belongs under another name was put here by
+// somebody, for instance when a project moved, and counts.
+func (c *Catalog) ownership(cwd string) func(Info) (bool, error) {
+	if cwd == "" {
+		return func(Info) (bool, error) { return true, nil }
+	}
+	known := map[string]bool{"": true, cwd: true}
+	mine, resolveErr := Resolve(cwd)
+	return func(info Info) (bool, error) {
+		if resolveErr != nil {
+			return false, resolveErr
+		}
+		own, seen := known[info.CWD]
+		if !seen {
+			theirs, err := Resolve(info.CWD)
+			own = err != nil || !filepath.IsAbs(info.CWD) || theirs == mine || c.roots().Encode(theirs) != c.roots().Encode(mine)
+			known[info.CWD] = own
+		}
+		return own, nil
+	}
+}
+
+// file is a log found in a directory, not opened yet.
+type file struct {
+	path string
+	key  string // path below the sessions directory: the key in the cache
+	id   durable.Identity
+}
+
+// finding is what the directories hold.
+type finding struct {
+	files      []file
+	unreadable []Unreadable
+	dirs       []string // names of the directories read, below the sessions directory
+	all        bool     // these are all directories
+}
+
+// find reads the directories of cwd, or all.
+func (c *Catalog) find(ctx context.Context, cwd string) (*finding, error) {
+	names, unreadable, err := c.directories(cwd)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]finding, len(names))
+	err = inParallel(ctx, len(names), func(i int) error {
+		parts[i] = c.readDir(names[i])
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := &finding{unreadable: unreadable, dirs: names, all: cwd == ""}
+	for _, p := range parts {
+		all.files = append(all.files, p.files...)
+		all.unreadable = append(all.unreadable, p.unreadable...)
+	}
+	return all, nil
+}
+
+// directories returns the names of the directories to read.
+func (c *Catalog) directories(cwd string) (names []string, bad []Unreadable, err error) {
+	root := SessionsDir(c.home)
+	if cwd != "" {
+		dir, resolved, err := c.Dir(cwd)
+		if err != nil {
+			return nil, nil, err
+		}
+		names = []string{filepath.Base(dir)}
+		// Sessions written by pi, or by oh-my-pi before 14, were not moved.
+		if old := shorten(absoluteName(resolved), resolved); old != names[0] {
+			names = append(names, old)
+		}
+		return names, nil, nil
+	}
+	entries, err := c.fsys.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing sessions: %w", err)
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case e.IsDir() && name[0] != '.':
+			names = append(names, name)
+		case e.Type()&fs.ModeSymlink != 0:
+			bad = append(bad, Unreadable{Path: filepath.Join(root, name), Reason: "it is a symbolic link, and links are not followed here"})
+		}
+	}
+	return names, bad, nil
+}
+
+// readDir finds the logs in one directory below the sessions directory.
+func (c *Catalog) readDir(name string) finding {
+	var f finding
+	root := SessionsDir(c.home) + "/"
+	dir := root + name
+	entries, err := c.fsys.ReadDir(dir)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			f.unreadable = append(f.unreadable, Unreadable{Path: dir, Reason: reason(err)})
+		}
+		return f
+	}
+	f.files = make([]file, 0, len(entries)/2+1)
+	for i, e := range entries {
+		base := e.Name()
+		if !isLogName(base) {
+			continue
+		}
+		// A compression or restoration under way leaves both; the plain one is
+		// complete at every moment, and what is appended goes there. ReadDir
+		// sorts, so x.jsonl stands right before x.jsonl.zst unless a name comes
+		// between, as x.jsonl.damaged does.
+		if IsCold(base) && hasEntry(entries[:i], PlainPath(base)) {
+			continue
+		}
+		path := dir + "/" + base
+		id, err := c.fsys.Identify(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			f.unreadable = append(f.unreadable, Unreadable{Path: path, Reason: reason(err)})
+		case id.Mode&syscall.S_IFMT != syscall.S_IFREG:
+			f.unreadable = append(f.unreadable, Unreadable{Path: path, Reason: "it is no regular file"})
+		default:
+			f.files = append(f.files, file{path: path, key: path[len(root):], id: id})
+		}
+	}
+	return f
+}
+
+func hasEntry(entries []fs.DirEntry, name string) bool {
+	_, ok := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
+	return ok
+}
+
+// load turns files into a listing, through the cache.
+func (c *Catalog) load(ctx context.Context, found *finding) (*Listing, error) {
+	l := &Listing{Unreadable: found.unreadable, Sessions: make([]Info, len(found.files))}
+	errs := make([]error, len(found.files))
+	err := inParallel(ctx, len(found.files), func(i int) error {
+		l.Sessions[i], errs[i] = c.read(&found.files[i])
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	kept := l.Sessions[:0]
+	for i, err := range errs {
+		var bad *Unreadable
+		switch {
+		case err == nil:
+			kept = append(kept, l.Sessions[i])
+		case errors.As(err, &bad):
+			l.Unreadable = append(l.Unreadable, *bad)
+		}
+	}
+	l.Sessions = kept
+	return l, nil
+}
+
+// workers is how many files are looked at at once: opening and reading small
+// files is system time, which more goroutines than processors do not shorten.
+var workers = min(8, runtime.GOMAXPROCS(0))
+
+// inParallel calls do for 0 to n-1 and returns the first error, or the context's
+// when it ends before.
+func inParallel(ctx context.Context, n int, do func(i int) error) error {
+	const batch = 16 // calls between two looks at the context and the counter
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var once sync.Once
+	var failed error
+	work := func() {
+		for {
+			end := int(next.Add(batch))
+			start := end - batch
+			if start >= n {
+				return
+			}
+			err := ctx.Err()
+			for i := start; i < min(end, n) && err == nil; i++ {
+				err = do(i)
+			}
+			if err != nil {
+				next.Store(int64(n))
+				once.Do(func() { failed = err })
+				return
+			}
+		}
+	}
+	for range min(workers, (n+batch-1)/batch) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+	return failed
+}
