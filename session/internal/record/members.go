@@ -122,3 +122,20 @@ func skipValue(b []byte, i int) int {
 
 // endsScalar marks the bytes that end a number, true, false or null.
 var endsScalar = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\n': true, '\r': true, '\t': true, '"': true, '{': true, '[': true}
+
+// elements iterates over the elements of a valid JSON array; there are none in
+// any other value.
+func elements(arr []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if arr[0] != '[' {
+			return
+		}
+		for i := skipSpace(arr, 1); i < len(arr) && arr[i] != ']'; {
+			end := skipValue(arr, i)
+			if !yield(arr[i:end]) {
+				return
+			}
+			i = skipSpace(arr, skipSpace(arr, end)+len(","))
+		}
+	}
+}

@@ -228,20 +228,19 @@ func parseAny(line []byte) (Envelope, error) {
 // Trim cuts what may stand around the JSON value of a line without being damage:
 // a byte order mark before it (the first line of a file saved by some editors, or
 // of a file appended to another) and white space, the '\r' of CRLF included.
-func Trim(line []byte) []byte {
-	b := trimSpace(line)
+func Trim(line []byte) []byte { return trimEnd(trimStart(line)) }
+
+const bom = "\xef\xbb\xbf"
+
+func trimStart(b []byte) []byte {
+	b = b[skipSpace(b, 0):]
 	if len(b) >= len(bom) && string(b[:len(bom)]) == bom {
-		b = trimSpace(b[len(bom):])
+		b = b[skipSpace(b, len(bom)):]
 	}
 	return b
 }
 
-const bom = "\xef\xbb\xbf"
-
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && isSpace(b[0]) {
-		b = b[1:]
-	}
+func trimEnd(b []byte) []byte {
 	for len(b) > 0 && isSpace(b[len(b)-1]) {
 		b = b[:len(b)-1]
 	}

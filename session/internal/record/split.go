@@ -79,7 +79,7 @@ func (s *splitter) isRecord(at span) bool {
 	if e.ID != nil && (e.HasParent || e.IsHeader()) {
 		return true
 	}
-	rest := trimSpace(s.line[at.to:])
+	rest := s.line[skipSpace(s.line, at.to):]
 	return len(rest) == 0 || rest[0] == 0 || rest[0] == '{'
 }
 

@@ -1,0 +1,260 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// How long a header line is, its '\n' included.
+const (
+	// headerSize is what a header is padded to when it fits: pi's session picker
+	// reads the first 512 bytes of a file and wants the whole line in them.
+	headerSize = 511
+	// headerStep is what the length of a longer one is a multiple of.
+	headerStep = 256
+	// titleRoom is the least room for a title, in bytes of its literal, that a line
+	// longer than headerSize has.
+	titleRoom = 128
+)
+
+// ErrNoRoom is returned by [Retitle] when the title cannot be written in place.
+// The caller rewrites the file with the line of [Header.AppendLine].
+var ErrNoRoom = errors.New("no room for a title in the header line")
+
+// AppendLine appends the header as a line, '\n' included, that ends with a pad
+// and a crc. The line is 511 bytes long if it can be without its title; the title
+// is then cut, by whole code points, to what fits, down to nothing. A longer one
+// (a long cwd, many directories) has a length that is a multiple of 256 and holds
+// the whole title and room for one of 128 bytes.
+func (h *Header) AppendLine(dst []byte) []byte {
+	l := headerLine{sealed: true}
+	for _, m := range h.render() {
+		if m.name == "pad" {
+			// A pad that is not ours is a member like any other, and then there is
+			// none of ours: a name stands once.
+			l.foreignPad = true
+		}
+		l.members = append(l.members, m)
+	}
+	title, source := l.take()
+	if !l.foreignPad {
+		l.members = append(l.members, headerMember{"pad", []byte(`"pad"`), nil})
+	}
+	size := headerSize
+	switch bare := l.size(); {
+	case l.foreignPad:
+		size = l.size() + l.titleSize(title, source)
+	case bare > headerSize:
+		room := max(l.titleSize(title, source), l.titleSize(make([]byte, titleRoom), nil))
+		size = (bare + room + headerStep - 1) / headerStep * headerStep
+	}
+	l.put(title, source, size)
+	return l.appendTo(dst, max(size, l.size()))
+}
+
+// Retitle returns a header line with another title and the same length, so that
+// it can be written over the old one. title is cut, by whole code points, to the
+// room there is; an empty one removes both members. The bytes of all other
+// members stay, pad takes or gives the difference, and a crc is made anew if there
+// was one. line may end with its '\n' and is not changed.
+//
+// The error is [ErrNoRoom] when the line has no pad, or when not even one
+// character fits, and wraps [ErrHeader] when it is no header.
+func Retitle(line []byte, title, source string) ([]byte, error) {
+	h, err := ParseHeader(line)
+	switch {
+	case err != nil:
+		return nil, err
+	case !h.Padded:
+		return nil, ErrNoRoom
+	}
+	value := Trim(line)
+	l := headerLine{sealed: h.CRC != CRCNone}
+	for m := range members(value) {
+		name := m.name()
+		switch {
+		case l.sealed && name == "crc" && m.start > len(value)-sealLen:
+			continue
+		case name == "pad":
+			// Of several only the last, which is ours, has ever been in force.
+			l.members = slices.DeleteFunc(l.members, func(m headerMember) bool { return m.name == "pad" })
+			m.value = nil
+		}
+		l.members = append(l.members, headerMember{name, m.key, m.value})
+	}
+	l.take()
+	size := len(value) + len("\n")
+	if title == "" {
+		l.put(nil, nil, size)
+	} else {
+		var sourceLit []byte
+		if source != "" {
+			sourceLit = appendString(nil, source)
+		}
+		if !l.put(appendString(nil, title), sourceLit, size) {
+			return nil, ErrNoRoom
+		}
+	}
+	if l.size() > size {
+		return nil, fmt.Errorf("%w: its members need %d bytes of %d", ErrNoRoom, l.size(), size)
+	}
+	made := l.appendTo(make([]byte, 0, size), size)
+	made = made[:len(made)-len("\n")]
+	out := slices.Clone(line)
+	copy(out[len(line)-len(trimStart(line)):], made)
+	return out, nil
+}
+
+// headerLine is a header on its way to a line of a fixed length.
+type headerLine struct {
+	members    []headerMember // the value of pad is nil until it is written
+	titleAt    int            // where in members a title goes
+	sealed     bool
+	foreignPad bool
+}
+
+// take removes title and titleSource and returns their literals.
+func (l *headerLine) take() (title, source []byte) {
+	l.titleAt = -1
+	kept := l.members[:0]
+	for _, m := range l.members {
+		switch m.name {
+		case "title":
+			title = m.value
+			if l.titleAt < 0 {
+				l.titleAt = len(kept)
+			}
+		case "titleSource":
+			source = m.value
+		default:
+			kept = append(kept, m)
+		}
+	}
+	l.members = kept
+	if l.titleAt < 0 {
+		l.titleAt = 1 + slices.IndexFunc(kept, func(m headerMember) bool { return m.name == "cwd" })
+	}
+	l.titleAt = max(l.titleAt, 1)
+	return title, source
+}
+
+const (
+	titleKey  = `"title"`
+	sourceKey = `"titleSource"`
+)
+
+// titleSize is what the literals of title and source add to a line.
+func (l *headerLine) titleSize(title, source []byte) (n int) {
+	if title != nil {
+		n += len(`,:`) + len(titleKey) + len(title)
+	}
+	if source != nil {
+		n += len(`,:`) + len(sourceKey) + len(source)
+	}
+	return n
+}
+
+// put inserts a title, cut so that the line has at most size bytes. It inserts
+// nothing and returns false when no character fits.
+func (l *headerLine) put(title, source []byte, size int) bool {
+	if title != nil && title[0] == '"' {
+		room := size - l.size() - l.titleSize([]byte(`""`), source)
+		inner := cutLiteral(title[1:len(title)-1], room)
+		if len(inner) == 0 {
+			return false
+		}
+		title = append(append([]byte{'"'}, inner...), '"')
+	}
+	var add []headerMember
+	if title != nil {
+		add = append(add, headerMember{"title", []byte(titleKey), title})
+	}
+	if source != nil {
+		add = append(add, headerMember{"titleSource", []byte(sourceKey), source})
+	}
+	l.members = slices.Insert(l.members, l.titleAt, add...)
+	return true
+}
+
+// size is the length of the line with an empty pad, '\n' included.
+func (l *headerLine) size() int {
+	n := len("{}\n")
+	for i, m := range l.members {
+		if i > 0 {
+			n++
+		}
+		n += len(m.key) + len(":") + len(m.value)
+		if m.value == nil {
+			n += len(`""`)
+		}
+	}
+	if l.sealed {
+		n += sealLen - len("}")
+	}
+	return n
+}
+
+func (l *headerLine) appendTo(dst []byte, size int) []byte {
+	start := len(dst)
+	pad := size - l.size()
+	dst = append(dst, '{')
+	for i, m := range l.members {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, m.key...)
+		dst = append(dst, ':')
+		if m.value != nil {
+			dst = append(dst, m.value...)
+			continue
+		}
+		dst = append(dst, '"')
+		for range pad {
+			dst = append(dst, ' ')
+		}
+		dst = append(dst, '"')
+	}
+	if l.sealed {
+		return Seal(dst, start)
+	}
+	return append(dst, "}\n"...)
+}
+
+// cutLiteral returns the longest beginning of the inside of a valid string
+// literal that has at most n bytes and splits no character, no escape and no
+// pair of surrogates.
+func cutLiteral(inner []byte, n int) []byte {
+	if len(inner) <= n {
+		return inner
+	}
+	end := 0
+	for end < len(inner) {
+		next := end + 1
+		switch c := inner[end]; {
+		case c == '\\' && inner[end+1] == 'u':
+			next = end + len(`\u0000`)
+			if isSurrogate(inner[end:], "89aAbB") && isSurrogate(inner[next:], "cCdDeEfF") {
+				next += len(`\u0000`)
+			}
+		case c == '\\':
+			next = end + len(`\n`)
+		default:
+			for next < len(inner) && inner[next]&0xc0 == 0x80 {
+				next++
+			}
+		}
+		if next > n {
+			break
+		}
+		end = next
+	}
+	return inner[:end]
+}
+
+// isSurrogate reports whether b begins with an escape \uD?.. whose third digit
+// is one of kind.
+func isSurrogate(b []byte, kind string) bool {
+	return len(b) >= len(`\u0000`) && b[0] == '\\' && b[1] == 'u' && (b[2] == 'd' || b[2] == 'D') &&
+		slices.Contains([]byte(kind), b[3])
+}
