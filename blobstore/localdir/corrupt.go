@@ -1,0 +1,133 @@
+package localdir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// lockWait is how long a call waits for another that moves a corrupt file.
+const lockWait = 10 * time.Second
+
+// setAside is called with the open file f that was found under the name of ref
+// and does not hold its bytes. It moves the file to .corrupt and returns
+// ErrCorrupt; where it cannot, the error says so as well. It returns errChanged,
+// and moves nothing, when the name stands for another file by now or the bytes
+// are right at a second look.
+func (s *Store) setAside(ctx context.Context, ref blobref.Ref, f durable.File) error {
+	aside := s.corruptPath(ref)
+	err := s.withCorruptLock(ctx, func() error { return s.moveAside(ctx, ref, f, aside) })
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w (moved to %s); store the same content again to heal it", blobstore.ErrCorrupt, aside)
+	case errors.Is(err, errChanged), ctx.Err() != nil:
+		return err
+	}
+	return fmt.Errorf("%w (%s could not be moved aside: %w)", blobstore.ErrCorrupt, s.path(ref), err)
+}
+
+func (s *Store) moveAside(ctx context.Context, ref blobref.Ref, f durable.File, aside string) error {
+	path := s.path(ref)
+	judged, err := f.Identify()
+	if err != nil {
+		return err
+	}
+	named, err := s.fsys.Identify(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !named.SameFile(judged) {
+		return errChanged // healed or deleted by another
+	}
+	if err != nil {
+		return err
+	}
+	good, err := verify(ctx, f, judged.Size, ref)
+	if err != nil {
+		return err
+	}
+	if good {
+		return errChanged // another program was rewriting it in place
+	}
+	if err := s.fsys.Rename(path, aside); err != nil {
+		return err
+	}
+	// A delete and a publish may have come between the look and the rename:
+	// neither takes the lock. Then a good file was moved, and goes back.
+	if moved, err := s.fsys.Identify(aside); err == nil && !moved.SameFile(judged) {
+		if err := s.fsys.RenameNoReplace(aside, path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return errChanged
+	}
+	return nil
+}
+
+// takeBack is called when ref has no file. A file that was moved aside while
+// another program was rewriting it in place may have been completed since: then
+// it gets its name back, and errChanged says to look again. Otherwise the error
+// is ErrNotFound.
+func (s *Store) takeBack(ctx context.Context, ref blobref.Ref) error {
+	if s.opts.Mode == blobstore.Opaque {
+		return blobstore.ErrNotFound
+	}
+	aside := s.corruptPath(ref)
+	f, err := s.fsys.OpenFile(aside, os.O_RDONLY, 0)
+	if err != nil {
+		return blobstore.ErrNotFound
+	}
+	defer f.Close()
+	id, err := f.Identify()
+	if err != nil {
+		return err
+	}
+	good, err := verify(ctx, f, id.Size, ref)
+	if err != nil {
+		return err
+	}
+	if good {
+		err = s.withCorruptLock(ctx, func() error {
+			if named, err := s.fsys.Identify(aside); err != nil || !named.SameFile(id) {
+				return errChanged
+			}
+			err := s.fsys.RenameNoReplace(aside, s.path(ref))
+			if err == nil || errors.Is(err, fs.ErrExist) {
+				return errChanged
+			}
+			return err
+		})
+		if errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w (what was under its name did not hash to it and is kept as %s)", blobstore.ErrNotFound, aside)
+}
+
+// withCorruptLock runs do while no other process moves files into or out of
+// .corrupt.
+func (s *Store) withCorruptLock(ctx context.Context, do func() error) error {
+	dir := filepath.Join(s.dir, corruptDir)
+	if err := s.fsys.Mkdir(dir, durable.DirPerm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// A symbolic link there would lead the rename out of the home.
+	if info, err := s.fsys.Lstat(dir); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is no directory; remove it", dir)
+	}
+	lock, err := durable.OpenLock(s.fsys, filepath.Join(dir, ".lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := lock.Lock(ctx, lockWait); err != nil {
+		return err
+	}
+	return do()
+}
