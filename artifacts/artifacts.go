@@ -1,0 +1,205 @@
+// Package artifacts keeps the files beside a session: the whole output of tools
+// that was too long for the log (artifact://<n>) and what subagents hand back
+// (agent://<id>).
+//
+// # The directory
+//
+// The session <stem>.jsonl has its artifacts in <stem>/, made on first use:
+//
+//	<n>.<tool>.log         output of a tool, to the byte      artifact://<n>
+//	<n>.missing            artifact n stayed behind, and why
+//	<id>.md                output of a subagent               agent://<id>
+//	<id>.json              the same output as JSON
+//	<id>.v2.md             output of that subagent, revived   agent://<id>.v2
+//	<id>.jsonl             the subagent's own session
+//	.artifact-<n>.json     who wrote artifact n, and how it ended
+//	.agent-<id>.json       who reserved the id
+//	.index/<n>.idx         line index of artifact n
+//	.index/next            numbers handed out so far
+//	.index/lock            taken while a number is taken
+//
+// Visible names and the cleaning of tool names are those of oh-my-pi, which
+// reads and writes the same directory and ignores the rest. Everything in
+// .index can be removed at any time.
+//
+// # Promises
+//
+//   - A number is taken once: not by another process or goroutine, not after a
+//     resume, not after its file was removed. It is one more than the highest in
+//     any file name, in the session's log, and in .index/next; it is claimed by
+//     an exclusive create under the directory's lock. Numbers are taken when
+//     there is output to keep, not before.
+//   - A lookup serves only a regular file <n>.<tool>.log, never a link, a
+//     directory, a temporary, a patch, or an agent whose name begins alike. It
+//     lists the directory only for a number it has not seen.
+//   - An agent's output is written once. Writing again makes a new version; the
+//     old ones stay. One space of ids serves a whole tree of subagents, who
+//     share the root session's Dir.
+//   - Two files of one number (programs without a lock can make 1.bash.log and
+//     1.zsh.log): the one its provenance names is served, else the first by
+//     name, every time.
+//
+// # Crashes and faults
+//
+// A crash while an artifact is written leaves the bytes written so far, and a
+// provenance that says so: State reports it as interrupted once the writer is
+// gone. A crash while a number is taken may leave the provenance alone; that
+// number is not used again. Output of agents appears whole or not at all. With
+// Options.Sync, Finish and WriteAgent return after the data and its name are on
+// the disk.
+//
+// A Dir is safe for concurrent use, and any number of Dirs, in any number of
+// processes, may share a directory. A File or Reader belongs to one goroutine,
+// except where its methods say otherwise.
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// LockWait is how long taking a number waits for other processes.
+const LockWait = 10 * time.Second
+
+// DefaultMaxJSON is the largest structured output of an agent that AgentJSON
+// loads, in bytes.
+const DefaultMaxJSON = 64 << 20
+
+// Options say how a Dir keeps its files. The zero value is ready for use.
+type Options struct {
+	// Sync makes Finish and WriteAgent durable: they return after an fsync of
+	// the data and of its directory.
+	Sync bool
+	// LoggedMax returns the highest artifact number that the session's log
+	// names, -1 for none. It is asked whenever a number is taken; nil means that
+	// there is no log to ask.
+	LoggedMax func(ctx context.Context) (int64, error)
+	// MaxJSON bounds what AgentJSON loads, in bytes; 0 means DefaultMaxJSON.
+	MaxJSON int64
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// FS is the file system; nil means durable.OS. Tests inject faults here.
+	FS durable.FS
+}
+
+// Dir is the artifact directory of one session.
+type Dir struct {
+	path string
+	opt  Options
+	fs   durable.FS
+
+	listing   sync.Mutex               // held by the one goroutine that lists
+	seen      atomic.Pointer[snapshot] // what the last listing found
+	published atomic.Bool              // the directory's own name was fsynced
+}
+
+// Open returns the artifact directory at path. It touches nothing: the directory
+// is made by the first write.
+func Open(path string, opt Options) *Dir {
+	d := &Dir{path: path, opt: opt, fs: opt.FS}
+	if d.fs == nil {
+		d.fs = durable.OS
+	}
+	if d.opt.Now == nil {
+		d.opt.Now = time.Now
+	}
+	if d.opt.MaxJSON == 0 {
+		d.opt.MaxJSON = DefaultMaxJSON
+	}
+	return d
+}
+
+// Path is where the directory is or will be.
+func (d *Dir) Path() string { return d.path }
+
+// sentence is an error whose whole text is meant for a person.
+type sentence string
+
+func (s sentence) Error() string { return string(s) }
+
+// ErrNoDirectory is returned for every lookup before anything was written. The
+// wording is that of oh-my-pi, which models know.
+var ErrNoDirectory error = sentence("No artifacts directory found")
+
+// ErrNotFound matches every error about an artifact or agent output that is not
+// there.
+var ErrNotFound = errors.New("not found")
+
+// exists checks that the directory is there and is one.
+func (d *Dir) exists() (durable.Identity, error) {
+	id, err := d.fs.Identify(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return id, ErrNoDirectory
+	}
+	if err != nil {
+		return id, fmt.Errorf("looking at the artifacts directory: %w", err)
+	}
+	if !isDir(id) {
+		return id, fmt.Errorf("%s is not a directory; move it away to keep artifacts there", d.path)
+	}
+	return id, nil
+}
+
+func (d *Dir) join(name string) string { return filepath.Join(d.path, name) }
+
+func (d *Dir) index(name string) string { return filepath.Join(d.path, indexDir, name) }
+
+// lock makes the directory if it is not there and takes its lock, which release
+// gives back.
+func (d *Dir) lock(ctx context.Context) (release func(), err error) {
+	if err := d.make(); err != nil {
+		return nil, err
+	}
+	l, err := durable.OpenLock(d.fs, d.index("lock"))
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Lock(ctx, LockWait); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return func() { _ = l.Close() }, nil // the kernel frees it with the descriptor
+}
+
+func (d *Dir) make() error {
+	index := filepath.Join(d.path, indexDir)
+	if id, err := d.fs.Identify(index); err == nil && isDir(id) {
+		_, err := d.exists()
+		return err
+	}
+	if err := durable.MkdirAll(d.fs, d.path); err != nil {
+		return err
+	}
+	if _, err := d.exists(); err != nil { // a symbolic link passes MkdirAll
+		return err
+	}
+	if err := durable.MkdirAll(d.fs, index); err != nil {
+		return err
+	}
+	if id, err := d.fs.Identify(index); err != nil {
+		return err
+	} else if !isDir(id) {
+		return fmt.Errorf("%s is not a directory; remove it, it holds nothing that cannot be rebuilt", index)
+	}
+	return nil
+}
+
+// publish makes the directory's own name durable, once.
+func (d *Dir) publish() error {
+	if d.published.Load() {
+		return nil
+	}
+	if err := d.fs.SyncDir(filepath.Dir(d.path)); err != nil {
+		return fmt.Errorf("syncing the directory of %s: %w", d.path, err)
+	}
+	d.published.Store(true)
+	return nil
+}
