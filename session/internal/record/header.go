@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
 )
 
 // Version is the version of the format that is written here, the newest that
@@ -81,13 +83,13 @@ func (h *Header) Member(name string) []byte {
 // [ErrHeader] and says what is missing.
 func ParseHeader(line []byte) (Header, error) {
 	b := slices.Clone(Trim(line))
-	if !valid(b) || b[0] != '{' {
+	if !ecmajson.Valid(b) || b[0] != '{' {
 		return Header{}, fmt.Errorf("%w: the line is not one JSON object", ErrHeader)
 	}
 	h := Header{Version: 1, CRC: Verify(b)}
 	typ := ""
 	for m := range members(b) {
-		name := m.name()
+		name := string(m.name())
 		switch name {
 		case "type":
 			typ = string(m.text())
@@ -185,7 +187,7 @@ func (h *Header) literal(name string) []byte {
 		if s == "" {
 			return nil
 		}
-		return appendString(nil, s)
+		return ecmajson.AppendString(nil, s)
 	}
 	list := func(l []string) []byte {
 		if len(l) == 0 {
@@ -196,7 +198,7 @@ func (h *Header) literal(name string) []byte {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = appendString(out, s)
+			out = ecmajson.AppendString(out, s)
 		}
 		return append(out, ']')
 	}
@@ -247,7 +249,7 @@ func (h *Header) render() []headerMember {
 	for _, name := range headerNames {
 		has := slices.ContainsFunc(out, func(m headerMember) bool { return m.name == name })
 		if value := h.literal(name); value != nil && !has && !(h.parsed != nil && string(value) == string(h.parsed.literal(name))) {
-			out = append(out, headerMember{name, appendString(nil, name), value})
+			out = append(out, headerMember{name, ecmajson.AppendString(nil, name), value})
 		}
 	}
 	return out

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
 )
 
 // How long a header line is, its '\n' included.
@@ -72,7 +74,7 @@ func Retitle(line []byte, title, source string) ([]byte, error) {
 	value := Trim(line)
 	l := headerLine{sealed: h.CRC != CRCNone}
 	for m := range members(value) {
-		name := m.name()
+		name := string(m.name())
 		switch {
 		case l.sealed && name == "crc" && m.start > len(value)-sealLen:
 			continue
@@ -90,9 +92,9 @@ func Retitle(line []byte, title, source string) ([]byte, error) {
 	} else {
 		var sourceLit []byte
 		if source != "" {
-			sourceLit = appendString(nil, source)
+			sourceLit = ecmajson.AppendString(nil, source)
 		}
-		if !l.put(appendString(nil, title), sourceLit, size) {
+		if !l.put(ecmajson.AppendString(nil, title), sourceLit, size) {
 			return nil, ErrNoRoom
 		}
 	}

@@ -3,6 +3,8 @@ package record
 import (
 	"bytes"
 	"iter"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
 )
 
 // member is one member of an object, as it stands in the line.
@@ -12,27 +14,25 @@ type member struct {
 	start int    // where the key begins in the object
 }
 
-// name returns the decoded key. It does not allocate when used in a switch or
-// comparison of a key without escapes.
-func (m *member) name() string {
-	inner := m.key[1 : len(m.key)-1]
-	if bytes.IndexByte(inner, '\\') >= 0 {
-		return string(unquote(m.key))
-	}
-	return string(inner)
-}
+// name returns the decoded key.
+func (m *member) name() []byte { return decode(m.key) }
 
 // text returns the decoded value of a string, nil for any other value and for
-// the empty string. It points into the line when there is no escape in it.
+// the empty string. It points into the line when there is nothing to decode.
 func (m *member) text() []byte {
 	if len(m.value) <= len(`""`) || m.value[0] != '"' {
 		return nil
 	}
-	inner := m.value[1 : len(m.value)-1]
-	if bytes.IndexByte(inner, '\\') >= 0 {
-		return unquote(m.value)
+	return decode(m.value)
+}
+
+// decode decodes a valid string literal.
+func decode(lit []byte) []byte {
+	s, err := ecmajson.Unquote(lit)
+	if err != nil {
+		return nil // not reached: the line was validated
 	}
-	return inner[:len(inner):len(inner)]
+	return s[:len(s):len(s)]
 }
 
 // members iterates over the top-level members of obj, which must be a valid JSON

@@ -64,6 +64,8 @@ package record
 import (
 	"bytes"
 	"errors"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
 )
 
 // Errors of [Parse]. They are returned bare: the caller knows file and line.
@@ -200,7 +202,7 @@ func parseAny(line []byte) (Envelope, error) {
 	if len(b) == 0 {
 		return Envelope{}, ErrBlank
 	}
-	if !valid(b) {
+	if !ecmajson.Valid(b) {
 		return Envelope{}, ErrSyntax
 	}
 	if b[0] != '{' {
@@ -208,7 +210,7 @@ func parseAny(line []byte) (Envelope, error) {
 	}
 	e := Envelope{CRC: Verify(b)}
 	for m := range members(b) {
-		switch m.name() {
+		switch string(m.name()) {
 		case "type":
 			e.Type = m.text()
 		case "id":

@@ -3,6 +3,8 @@ package record
 import (
 	"hash/crc32"
 	"time"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
 )
 
 // CRC says what the checksum of a line says about it.
@@ -79,14 +81,14 @@ func cutSeal(line []byte) (body []byte, sum uint32, ok bool) {
 // An empty parent makes a root.
 func Begin(dst []byte, typ, id, parent string, t time.Time) []byte {
 	dst = append(dst, `{"type":`...)
-	dst = appendString(dst, typ)
+	dst = ecmajson.AppendString(dst, typ)
 	dst = append(dst, `,"id":`...)
-	dst = appendString(dst, id)
+	dst = ecmajson.AppendString(dst, id)
 	dst = append(dst, `,"parentId":`...)
 	if parent == "" {
 		dst = append(dst, "null"...)
 	} else {
-		dst = appendString(dst, parent)
+		dst = ecmajson.AppendString(dst, parent)
 	}
 	dst = append(dst, `,"timestamp":"`...)
 	dst = AppendTime(dst, t)

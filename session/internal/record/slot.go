@@ -3,6 +3,8 @@ package record
 import (
 	"slices"
 	"time"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
 )
 
 // SlotSize is the length of a title slot, its '\n' included.
@@ -28,7 +30,7 @@ type Slot struct {
 // line of [SlotSize] bytes may be overwritten in place.
 func ParseSlot(line []byte) (Slot, bool) {
 	b := Trim(line)
-	if len(b) == 0 || b[0] != '{' || !valid(b) {
+	if len(b) == 0 || b[0] != '{' || !ecmajson.Valid(b) {
 		return Slot{}, false
 	}
 	var (
@@ -38,7 +40,7 @@ func ParseSlot(line []byte) (Slot, bool) {
 	)
 	for m := range members(b) {
 		isString := m.value[0] == '"'
-		switch m.name() {
+		switch string(m.name()) {
 		case "type":
 			isType = string(m.text()) == typeSlot
 		case "v":
@@ -76,7 +78,7 @@ func AppendSlot(dst []byte, title, source string, updated time.Time) []byte {
 
 	const head, end = `{"type":"title","v":1,"title":"`, "\"}\n"
 	room := SlotSize - len(head) - len(`"`) - len(tail) - len(end)
-	inner := appendString(nil, title)
+	inner := ecmajson.AppendString(nil, title)
 	inner = cutLiteral(inner[1:len(inner)-1], room)
 
 	dst = slices.Grow(dst, SlotSize)

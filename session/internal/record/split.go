@@ -1,6 +1,10 @@
 package record
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
+)
 
 // maxParts bounds the list of damage in one line: from there on adjacent damage
 // is one part, garbage. Records are always found, and each is longer than a Part.
@@ -38,10 +42,10 @@ func Split(line []byte) []Part {
 	s.line = line
 	from := 0 // everything before it is in parts
 	for at := nextObject(line, 0); at < len(line); {
-		res := s.scan.object(line, at)
-		next, found := res.end, span{at, res.end}
-		if !res.whole {
-			next, found = max(at+1, res.end-len(`{"`)), res.last
+		end, whole := scan(line, at)
+		next, found := end, span{at, end}
+		if !whole {
+			next, found = max(at+1, end-len(`{"`)), lastClosed(line, at, end)
 		}
 		if found.to > 0 && s.isRecord(found) {
 			s.damage(from, found.from)
@@ -56,7 +60,6 @@ func Split(line []byte) []Part {
 
 type splitter struct {
 	line  []byte
-	scan  scanner
 	parts []Part
 }
 
@@ -108,22 +111,22 @@ func (s *splitter) damage(from, to int) {
 			n = len(stretch)
 		}
 		if len(Trim(stretch[:n])) > 0 {
-			s.add(from, from+n, s.classify(stretch[:n]))
+			s.add(from, from+n, classify(stretch[:n]))
 		}
 		from += n
 	}
 }
 
 // classify names a stretch without records and zero bytes.
-func (s *splitter) classify(b []byte) Kind {
+func classify(b []byte) Kind {
 	b = Trim(b)
 	if b[0] != '{' {
-		if valid(b) {
+		if ecmajson.Valid(b) {
 			return KindScalar
 		}
 		return KindGarbage
 	}
-	if res := s.scan.object(b, 0); !res.whole && res.end == len(b) {
+	if end, whole := scan(b, 0); !whole && end == len(b) {
 		return KindTorn
 	}
 	return KindGarbage
