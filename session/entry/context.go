@@ -1,0 +1,218 @@
+package entry
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// ContextOptions says what [BuildContext] can't see on the path it is given.
+type ContextOptions struct {
+	// Settings are those in force before the first entry of the path. Leave them
+	// out for a path that begins at its root.
+	Settings Settings
+}
+
+// Context is what a model call at a leaf starts from.
+type Context struct {
+	// Messages in the order in which they are sent.
+	Messages []ContextMessage
+	// Settings in force at the leaf.
+	Settings Settings
+	// Compaction is the id of the compaction that the messages begin with, "" if
+	// none does.
+	Compaction string
+	// Repairs lists where Messages differ from what the log says, in order.
+	Repairs []Repair
+}
+
+// ContextMessage is one message of a [Context]. Its content is decoded on use.
+type ContextMessage struct {
+	// EntryID is the id of the entry that the message was made of. A synthetic
+	// result has that of the turn it belongs to.
+	EntryID string
+	Role    string
+	// ToolCallIDs are the calls of an assistant turn in their order, or the one call
+	// that a tool result answers.
+	ToolCallIDs []string
+	// Synthetic marks a tool result that is in no log.
+	Synthetic bool
+	// Interrupted marks an assistant turn that a person cut short and that is kept
+	// because a note on its reasoning follows. Its trailing thinking blocks without
+	// a signature are in that note and must not be sent again.
+	Interrupted bool
+	// Excluded marks an execution that its user does not want a model to see.
+	Excluded bool
+
+	entry Entry
+}
+
+// BuildContext builds the context at the last entry of path, which runs from the
+// root, or from any entry at which [Reach] needs no more messages, to that leaf.
+// An empty path gives an empty context. It keeps no reference to path itself.
+//
+// The messages are those that oh-my-pi 18 selects. After the last reset boundary
+// everything; else, with a compaction, its summary, then what it keeps, then what
+// follows it; else everything. Assistant turns that failed (aborted, error, or
+// replaced by a retry) are left out along with their tool results, unless a note
+// on the interrupted reasoning follows at once.
+//
+// Unlike there, no signed content is rewritten and no call vanishes: a tool call
+// without a result on the path gets a synthetic one, so that a provider accepts
+// the messages and the model learns that it was interrupted. [Context.Repairs]
+// lists these, along with results that had to be moved or left out.
+func BuildContext(path []Entry, opts ContextOptions) *Context {
+	ctx := &Context{Settings: opts.Settings.Clone()}
+	ctx.Settings.foldPath(path)
+	p := pairing{messages: make([]ContextMessage, 0, len(path))}
+	boundary := lastOf(path, TypeResetBoundary)
+	compaction := lastOf(path, TypeCompaction)
+	if compaction > boundary {
+		ctx.Compaction = path[compaction].id
+		p.push(ContextMessage{EntryID: path[compaction].id, Role: RoleCompactionSummary, entry: path[compaction]})
+		for _, e := range kept(path[:compaction], path[compaction].compaction()) {
+			p.add(e)
+		}
+		boundary = compaction
+	}
+	for _, e := range path[boundary+1:] {
+		p.add(e)
+	}
+	ctx.Messages, ctx.Repairs = p.resolve()
+	return ctx
+}
+
+func lastOf(path []Entry, typ string) int {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i].typ == typ {
+			return i
+		}
+	}
+	return -1
+}
+
+// kept returns the end of before that k keeps. Earlier compactions in it are
+// passed over: only the last one has a say.
+func kept(before []Entry, k keep) []Entry {
+	if k.start == "" {
+		return nil
+	}
+	for i := len(before) - 1; i >= 0; i-- {
+		if before[i].id == k.start {
+			if k.after {
+				i++
+			}
+			return before[i:]
+		}
+	}
+	return nil
+}
+
+// foldPath folds all of path. Naming a model means reading past an answer's
+// content, so answers are asked at the end, and only until one tells.
+func (s *Settings) foldPath(path []Entry) {
+	from := 0
+	for i, e := range path {
+		if e.typ == TypeMessage {
+			continue
+		}
+		Fold(s, e)
+		if _, ok := e.Checkpoint(); ok {
+			from = i + 1
+		}
+	}
+	for i := len(path) - 1; i >= from && !s.ExplicitModel; i-- {
+		if e := path[i]; e.typ == TypeMessage && e.messageRole() == RoleAssistant && s.inferModel(e) {
+			return
+		}
+	}
+}
+
+// Entry returns the entry that the message was made of, for a synthetic result
+// that of its turn.
+func (m ContextMessage) Entry() Entry { return m.entry }
+
+// Message decodes the message. It fails if a member has not the type that the
+// format gives it; the message can then still be read from its entry's JSON.
+func (m ContextMessage) Message() (Message, error) {
+	if m.Synthetic {
+		return m.interrupted(), nil
+	}
+	return m.entry.Message()
+}
+
+// Message decodes the message that the entry contributes to a context: that of a
+// message entry, or one made of a custom_message, branch_summary or compaction. For
+// entries of other types it returns an error.
+func (e Entry) Message() (Message, error) {
+	var ms int64
+	if e.ms != noTime {
+		ms = e.ms
+	}
+	switch e.typ {
+	case TypeMessage:
+		m, err := DecodeMessage([]byte(e.message().Raw))
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", e.describe(), err)
+		}
+		return m, nil
+	case TypeCustomMessage:
+		var b CustomMessage
+		if err := e.Decode(&b); err != nil {
+			return nil, err
+		}
+		return ExtensionMessage{
+			Role: RoleCustom, CustomType: b.CustomType, Content: b.Content, Display: b.Display,
+			Details: b.Details, Attribution: b.Attribution, Timestamp: ms,
+		}, nil
+	case TypeBranchSummary:
+		var b BranchSummary
+		if err := e.Decode(&b); err != nil {
+			return nil, err
+		}
+		return BranchSummaryMessage{Summary: b.Summary, FromID: b.FromID, Timestamp: ms}, nil
+	case TypeCompaction:
+		var b Compaction
+		if err := e.Decode(&b); err != nil {
+			return nil, err
+		}
+		return CompactionSummaryMessage{
+			Summary: b.Summary, ShortSummary: b.ShortSummary, TokensBefore: b.TokensBefore, TokensAfter: b.TokensAfter,
+			Method: b.Method, Warning: b.Warning, PreserveData: b.PreserveData, Timestamp: ms,
+		}, nil
+	}
+	return nil, fmt.Errorf("reading %s: entries of this type hold no message", e.describe())
+}
+
+// InterruptedResult is what a model reads in place of a result that is missing.
+const InterruptedResult = "Interrupted: no result of this tool call was recorded. It may or may not have run."
+
+// interrupted makes the result that the log lacks.
+func (m ContextMessage) interrupted() ToolResultMessage {
+	id := m.ToolCallIDs[0]
+	result := ToolResultMessage{
+		ToolCallID: id, Content: Blocks(TextBlock{Text: InterruptedResult}), IsError: true,
+	}
+	if m.entry.ms != noTime {
+		result.Timestamp = m.entry.ms
+	}
+	for b := range elements(m.entry.message().Get("content")) {
+		if str(b.Get("type")) == BlockToolCall && str(b.Get("id")) == id {
+			result.ToolName = str(b.Get("name"))
+			break
+		}
+	}
+	return result
+}
+
+// JSON returns the message as JSON: the bytes of the log where it stands there as
+// such, else what its typed form marshals to.
+func (m ContextMessage) JSON() (json.RawMessage, error) {
+	if m.entry.typ == TypeMessage && !m.Synthetic {
+		return json.RawMessage(m.entry.message().Raw), nil
+	}
+	msg, err := m.Message()
+	if err != nil {
+		return nil, err
+	}
+	return marshal(msg)
+}

@@ -1,0 +1,254 @@
+package entry
+
+import (
+	"slices"
+
+	"github.com/tidwall/gjson"
+)
+
+// pairing collects the messages of a context in the order of the log, and finds
+// the result of every tool call and the turns that failed.
+type pairing struct {
+	messages []ContextMessage
+	places   []place  // parallel to messages
+	ids      []string // slab that ToolCallIDs are cut from
+	repairs  []Repair
+
+	// Calls that wait for a result: those of the last turn, unless they are many,
+	// and by id those of turns before it. Results nearly always follow their turn,
+	// so the map stays empty.
+	turn    int // index of the last turn
+	last    int // index of the last message that is no result
+	waiting []string
+	earlier map[string]int32
+
+	odd    bool // the messages can't be returned as they stand
+	failed bool // some turn failed
+}
+
+// place is what pairing knows about one message.
+type place struct {
+	turn    int32 // of a result: the index of the turn it answers; else noTurn
+	next    int32 // the next message that is not left out, once that is known
+	waiting int32 // of a turn: how many of its calls have no result
+	dropped bool
+	failed  bool // of a turn: dropped unless a note on its reasoning follows
+}
+
+const noTurn = -1
+
+// manyCalls is how many calls of a turn are searched one by one. More go to the map,
+// so that a hostile line with a million calls costs no more than its length.
+const manyCalls = 16
+
+// add takes the message that e contributes, if any.
+func (p *pairing) add(e Entry) {
+	m := ContextMessage{EntryID: e.id, entry: e}
+	switch e.typ {
+	case TypeMessage:
+		m.Role = e.messageRole()
+	case TypeCustomMessage:
+		if c := gjson.Get(text(e.raw), "content"); c.Type == gjson.String || c.IsArray() {
+			m.Role = RoleCustom
+		}
+	case TypeBranchSummary:
+		if str(gjson.Get(text(e.raw), "summary")) == "" {
+			return
+		}
+		m.Role = RoleBranchSummary
+	default:
+		return
+	}
+	switch m.Role {
+	case "":
+		p.repairs = append(p.repairs, Repair{Kind: RepairUnreadable, EntryID: e.id})
+		return
+	case RoleAssistant:
+		p.addTurn(m)
+		return
+	case RoleToolResult:
+		p.addResult(m)
+		return
+	case RoleBashExecution, RolePythonExecution:
+		m.Excluded = e.excluded()
+	}
+	p.push(m)
+}
+
+// push appends a message that is no result.
+func (p *pairing) push(m ContextMessage) *place {
+	p.last = len(p.messages)
+	p.messages = append(p.messages, m)
+	p.places = append(p.places, place{turn: noTurn})
+	return &p.places[p.last]
+}
+
+func (p *pairing) addTurn(m ContextMessage) {
+	for _, id := range p.waiting {
+		p.wait(id, p.turn)
+	}
+	p.waiting = p.waiting[:0]
+	start := len(p.ids)
+	p.ids = m.entry.appendToolCallIDs(p.ids)
+	m.ToolCallIDs = p.ids[start:len(p.ids):len(p.ids)]
+	pl := p.push(m)
+	p.turn = p.last
+	pl.dropped, pl.failed = m.entry.outcome()
+	p.odd = p.odd || pl.dropped
+	p.failed = p.failed || pl.failed
+	for _, id := range m.ToolCallIDs {
+		if len(m.ToolCallIDs) > manyCalls {
+			if turn, ok := p.earlier[id]; !ok || int(turn) != p.turn {
+				p.wait(id, p.turn)
+				pl.waiting++
+			}
+		} else if !slices.Contains(p.waiting, id) {
+			p.waiting = append(p.waiting, id)
+			pl.waiting++
+		}
+	}
+}
+
+// wait remembers a call for results that do not follow their turn.
+func (p *pairing) wait(id string, turn int) {
+	if p.earlier == nil {
+		p.earlier = make(map[string]int32)
+	}
+	p.earlier[id] = int32(turn)
+}
+
+func (p *pairing) addResult(m ContextMessage) {
+	id := str(gjson.Get(text(m.entry.raw), "message.toolCallId"))
+	pl := place{turn: noTurn}
+	if i := slices.Index(p.waiting, id); i >= 0 {
+		pl.turn = int32(p.turn)
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	} else if turn, ok := p.earlier[id]; ok {
+		pl.turn = turn
+		delete(p.earlier, id)
+	}
+	if pl.turn == noTurn {
+		p.repairs = append(p.repairs, Repair{Kind: RepairOrphan, EntryID: m.EntryID, ToolCallID: id})
+		return
+	}
+	p.places[pl.turn].waiting--
+	p.odd = p.odd || int(pl.turn) != p.last
+	p.ids = append(p.ids, id)
+	m.ToolCallIDs = p.ids[len(p.ids)-1 : len(p.ids) : len(p.ids)]
+	p.messages = append(p.messages, m)
+	p.places = append(p.places, pl)
+}
+
+// resolve returns the messages in an order that providers accept.
+func (p *pairing) resolve() ([]ContextMessage, []Repair) {
+	if p.failed {
+		p.dropFailed()
+	}
+	for i := range p.places {
+		p.odd = p.odd || p.places[i].waiting > 0
+	}
+	if p.odd {
+		p.arrange()
+	}
+	return p.messages, p.repairs
+}
+
+// left reports whether message i is left out: it was dropped, or its turn.
+func (p *pairing) left(i int32) bool {
+	pl := &p.places[i]
+	return pl.dropped || pl.turn != noTurn && p.places[pl.turn].dropped
+}
+
+// dropFailed drops the failed turns, going backwards: whether a note follows a turn
+// at once depends on what was dropped behind it.
+func (p *pairing) dropFailed() {
+	next := int32(len(p.messages))
+	for i := int32(len(p.messages)) - 1; i >= 0; i-- {
+		// A turn that was just dropped takes its results along. Each message is
+		// passed over once, so this stays linear.
+		for int(next) < len(p.messages) && p.left(next) {
+			next = p.places[next].next
+		}
+		pl := &p.places[i]
+		pl.next = next
+		if pl.failed {
+			pl.dropped = int(next) == len(p.messages) || !p.messages[next].isInterruptionNote()
+			p.messages[i].Interrupted = !pl.dropped
+			p.odd = p.odd || pl.dropped
+		}
+		next = i
+	}
+}
+
+// arrange builds the messages anew: without those left out, each result right
+// behind its turn, and synthetic results where there is none.
+func (p *pairing) arrange() {
+	byTurn := p.resultsByTurn()
+	out := make([]ContextMessage, 0, len(p.messages)+len(byTurn)/8)
+	last := int32(noTurn) // the last message kept that is no result
+	for i := range p.messages {
+		pl := &p.places[i]
+		if p.left(int32(i)) {
+			continue
+		}
+		if pl.turn != noTurn {
+			if pl.turn != last {
+				p.repairs = append(p.repairs, Repair{
+					Kind: RepairMoved, EntryID: p.messages[i].EntryID, ToolCallID: p.messages[i].ToolCallIDs[0],
+				})
+			}
+			continue
+		}
+		last = int32(i)
+		out = append(out, p.messages[i])
+		if len(p.messages[i].ToolCallIDs) == 0 || p.messages[i].Role != RoleAssistant {
+			continue
+		}
+		first, _ := slices.BinarySearchFunc(byTurn, int32(i), func(j, turn int32) int {
+			return int(p.places[j].turn - turn)
+		})
+		results := byTurn[first:]
+		n := 0
+		for n < len(results) && p.places[results[n]].turn == int32(i) {
+			out = append(out, p.messages[results[n]])
+			n++
+		}
+		if pl.waiting > 0 {
+			out = p.interrupt(out, p.messages[i], results[:n])
+		}
+	}
+	p.messages = out
+}
+
+// resultsByTurn returns the indexes of all results, ordered by turn and within a
+// turn as in the log.
+func (p *pairing) resultsByTurn() []int32 {
+	var results []int32
+	for i := range p.places {
+		if p.places[i].turn != noTurn {
+			results = append(results, int32(i))
+		}
+	}
+	slices.SortStableFunc(results, func(a, b int32) int { return int(p.places[a].turn - p.places[b].turn) })
+	return results
+}
+
+// interrupt appends synthetic results for the calls of turn that have none.
+func (p *pairing) interrupt(out []ContextMessage, turn ContextMessage, results []int32) []ContextMessage {
+	done := make(map[string]bool, len(turn.ToolCallIDs))
+	for _, i := range results {
+		done[p.messages[i].ToolCallIDs[0]] = true
+	}
+	for i, id := range turn.ToolCallIDs {
+		if done[id] {
+			continue
+		}
+		done[id] = true
+		out = append(out, ContextMessage{
+			EntryID: turn.EntryID, Role: RoleToolResult, Synthetic: true,
+			ToolCallIDs: turn.ToolCallIDs[i : i+1 : i+1], entry: turn.entry,
+		})
+		p.repairs = append(p.repairs, Repair{Kind: RepairInterrupted, EntryID: turn.EntryID, ToolCallID: id})
+	}
+	return out
+}
