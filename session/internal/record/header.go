@@ -83,12 +83,11 @@ func (h *Header) Member(name string) []byte {
 // [ErrHeader] and says what is missing.
 func ParseHeader(line []byte) (Header, error) {
 	b := slices.Clone(Trim(line))
-	if !ecmajson.Valid(b) || b[0] != '{' {
-		return Header{}, fmt.Errorf("%w: the line is not one JSON object", ErrHeader)
-	}
 	h := Header{Version: 1, CRC: Verify(b)}
 	typ := ""
-	for m := range members(b) {
+	var m member
+	w := walker{obj: b}
+	for w.next(&m) {
 		name := string(m.name())
 		switch name {
 		case "type":
@@ -127,6 +126,8 @@ func ParseHeader(line []byte) (Header, error) {
 		}
 	}
 	switch {
+	case !w.valid:
+		return Header{}, fmt.Errorf("%w: the line is not one JSON object", ErrHeader)
 	case typ != typeSession:
 		return Header{}, fmt.Errorf("%w: its type is %.40q, not %q", ErrHeader, typ, typeSession)
 	case h.ID == "":
@@ -159,7 +160,7 @@ func versionOf(value []byte) int {
 // stringsOf returns the strings of an array; elements of other types are left out.
 func stringsOf(value []byte) []string {
 	var out []string
-	for v := range elements(value) {
+	for _, v := range elements(value) {
 		m := member{value: v}
 		if s := m.text(); s != nil {
 			out = append(out, string(s))

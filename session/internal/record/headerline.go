@@ -73,7 +73,9 @@ func Retitle(line []byte, title, source string) ([]byte, error) {
 	}
 	value := Trim(line)
 	l := headerLine{sealed: h.CRC != CRCNone}
-	for m := range members(value) {
+	var m member
+	w := walker{obj: value}
+	for w.next(&m) {
 		name := string(m.name())
 		switch {
 		case l.sealed && name == "crc" && m.start > len(value)-sealLen:

@@ -2,7 +2,8 @@ package record
 
 import (
 	"bytes"
-	"iter"
+	"encoding/binary"
+	"math/bits"
 
 	"github.com/agentrun/agentrun/internal/ecmajson"
 )
@@ -28,114 +29,128 @@ func (m *member) text() []byte {
 
 // decode decodes a valid string literal.
 func decode(lit []byte) []byte {
-	s, err := ecmajson.Unquote(lit)
-	if err != nil {
-		return nil // not reached: the line was validated
-	}
-	return s[:len(s):len(s)]
-}
-
-// members iterates over the top-level members of obj, which must be a valid JSON
-// object without white space around it.
-func members(obj []byte) iter.Seq[*member] {
-	return func(yield func(*member) bool) {
-		var m member
-		for i := skipSpace(obj, 1); i < len(obj) && obj[i] == '"'; {
-			m.start = i
-			end := skipString(obj, i)
-			m.key = obj[i:end]
-			i = skipSpace(obj, skipSpace(obj, end)+len(":"))
-			end = skipValue(obj, i)
-			m.value = obj[i:end]
-			if !yield(&m) {
-				return
-			}
-			i = skipSpace(obj, skipSpace(obj, end)+len(","))
+	inner := lit[1 : len(lit)-1 : len(lit)-1]
+	for _, c := range inner {
+		if c == '\\' || c >= 0x80 {
+			s, _ := ecmajson.Unquote(lit) // it has no error for a valid literal
+			return s[:len(s):len(s)]
 		}
 	}
+	return inner
 }
 
-// The skip functions need valid JSON. They never read past the end of anything
-// else either, but then what they return means nothing.
+// walker validates an object and iterates over its members in the same pass:
+//
+//	w := walker{obj: b}
+//	for w.next(&m) { ... }
+//	if !w.valid { ... }
+type walker struct {
+	obj   []byte // without white space around it
+	at    int    // after what was read
+	valid bool   // the object was read to its end and is one JSON value
+}
+
+// next reads the next member. It returns false after the last one and where the
+// object is not JSON.
+func (w *walker) next(m *member) bool {
+	b := w.obj
+	i := w.at
+	switch {
+	case i == 0:
+		if len(b) == 0 || b[0] != '{' {
+			return false
+		}
+		i = skipSpace(b, 1)
+		if i < len(b) && b[i] == '}' {
+			w.valid = i+1 == len(b)
+			return false
+		}
+	case i < len(b) && b[i] == ',':
+		i = skipSpace(b, i+1)
+	default:
+		w.valid = i+1 == len(b) && b[i] == '}'
+		return false
+	}
+	if i == len(b) || b[i] != '"' {
+		return false
+	}
+	n, err := ecmajson.Scan(b[i:])
+	if err != nil {
+		return false
+	}
+	m.start, m.key = i, b[i:i+n]
+	if i = skipSpace(b, i+n); i == len(b) || b[i] != ':' {
+		return false
+	}
+	i = skipSpace(b, i+1)
+	if n, err = ecmajson.Scan(b[i:]); err != nil {
+		return false
+	}
+	m.value = b[i : i+n]
+	w.at = skipSpace(b, i+n)
+	return true
+}
+
+// elements returns the elements of a valid JSON array, none of any other value.
+func elements(arr []byte) (out [][]byte) {
+	if arr[0] != '[' {
+		return nil
+	}
+	for i := skipSpace(arr, 1); i < len(arr) && arr[i] != ']'; {
+		n, err := ecmajson.Scan(arr[i:])
+		if err != nil {
+			return out
+		}
+		out = append(out, arr[i:i+n])
+		i = skipSpace(arr, min(skipSpace(arr, i+n)+len(","), len(arr)))
+	}
+	return out
+}
 
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && isSpace(b[i]) {
 		i++
 	}
-	return min(i, len(b))
+	return i
 }
 
-// skipString returns the offset after the string that begins at b[i].
+// isSpace reports the white space of JSON, which is narrower than Unicode's.
+func isSpace(c byte) bool {
+	return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t')
+}
+
+// skipString returns the offset after the string that begins at b[i], or len(b).
 func skipString(b []byte, i int) int {
-	i++
-	for i < len(b) {
-		q := bytes.IndexByte(b[i:], '"')
-		if q < 0 {
-			return len(b)
-		}
-		end := i + q
-		slashes := 0
-		for end-1-slashes >= i && b[end-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return end + 1
-		}
-		i = end + 1
-	}
-	return len(b)
-}
-
-// skipValue returns the offset after the value that begins at b[i].
-func skipValue(b []byte, i int) int {
-	depth := 0
-	for i < len(b) {
-		switch b[i] {
-		case '"':
-			i = skipString(b, i)
-		case '{', '[':
-			depth++
-			i++
-			continue
-		case '}', ']':
-			if depth == 0 {
-				return i // the end of the object around a scalar
-			}
-			depth--
-			i++
-		case ',', ':', ' ', '\n', '\r', '\t':
-			if depth == 0 {
-				return i
-			}
-			i++
-			continue
-		default: // a number or a literal
-			for i++; i < len(b) && !endsScalar[b[i]]; i++ {
-			}
-		}
-		if depth == 0 {
-			return i
+	for i++; i < len(b); i += len(`\"`) {
+		i = plainEnd(b, i)
+		if i < len(b) && b[i] == '"' {
+			return i + 1
 		}
 	}
 	return len(b)
 }
 
-// endsScalar marks the bytes that end a number, true, false or null.
-var endsScalar = [256]bool{',': true, ':': true, '}': true, ']': true, ' ': true, '\n': true, '\r': true, '\t': true, '"': true, '{': true, '[': true}
-
-// elements iterates over the elements of a valid JSON array; there are none in
-// any other value.
-func elements(arr []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		if arr[0] != '[' {
-			return
-		}
-		for i := skipSpace(arr, 1); i < len(arr) && arr[i] != ']'; {
-			end := skipValue(arr, i)
-			if !yield(arr[i:end]) {
-				return
-			}
-			i = skipSpace(arr, skipSpace(arr, end)+len(","))
+// plainEnd returns the offset of the first quote or backslash at or after i, or
+// len(b). The strings of an envelope are too short for bytes.IndexByte to pay,
+// and it would have to be called twice.
+func plainEnd(b []byte, i int) int {
+	const (
+		ones   = 0x0101010101010101
+		highs  = 0x80 * ones
+		quotes = '"' * ones
+		slants = '\\' * ones
+	)
+	for ; len(b)-i >= 8; i += 8 {
+		// A byte of x-ones&^x has its high bit set where x has a zero byte, and
+		// perhaps in bytes after the first such one, which do not matter.
+		x := binary.LittleEndian.Uint64(b[i:])
+		q, s := x^quotes, x^slants
+		if hit := ((q-ones)&^q | (s-ones)&^s) & highs; hit != 0 {
+			return i + bits.TrailingZeros64(hit)>>3
 		}
 	}
+	if n := bytes.IndexAny(b[i:], `"\`); n >= 0 {
+		return i + n
+	}
+	return len(b)
 }

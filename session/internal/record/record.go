@@ -62,7 +62,6 @@
 package record
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/agentrun/agentrun/internal/ecmajson"
@@ -158,58 +157,67 @@ func parseCanonical(b []byte) (e Envelope, ok bool) {
 		beforeParent = `,"parentId":`
 		beforeTime   = `,"timestamp":"`
 	)
-	if e.Type, b, ok = plainString(b, beforeType); !ok || len(e.Type) == 0 {
+	if len(b) < len(beforeType) || string(b[:len(beforeType)]) != beforeType {
 		return e, false
 	}
-	if e.ID, b, ok = plainString(b, beforeID); !ok || len(e.ID) == 0 {
+	i := len(beforeType)
+	if e.Type, i = plainString(b, i); len(e.Type) == 0 {
 		return e, false
 	}
-	if len(b) < len(beforeParent)+len("null") || string(b[:len(beforeParent)]) != beforeParent {
+	if len(b)-i < len(beforeID) || string(b[i:i+len(beforeID)]) != beforeID {
 		return e, false
 	}
-	b = b[len(beforeParent):]
+	if e.ID, i = plainString(b, i+len(beforeID)); len(e.ID) == 0 {
+		return e, false
+	}
+	if len(b)-i < len(beforeParent+"null") || string(b[i:i+len(beforeParent)]) != beforeParent {
+		return e, false
+	}
 	e.HasParent = true
-	if b[0] != '"' {
-		if string(b[:len("null")]) != "null" {
+	i += len(beforeParent)
+	switch {
+	case b[i] == '"':
+		if e.Parent, i = plainString(b, i+1); len(e.Parent) == 0 {
 			return e, false
 		}
-		b = b[len("null"):]
-	} else if e.Parent, b, ok = plainString(b, `"`); !ok || len(e.Parent) == 0 {
+	case string(b[i:i+len("null")]) == "null":
+		i += len("null")
+	default:
 		return e, false
 	}
-	e.Timestamp, _, ok = plainString(b, beforeTime)
-	return e, ok
+	if len(b)-i < len(beforeTime) || string(b[i:i+len(beforeTime)]) != beforeTime {
+		return e, false
+	}
+	e.Timestamp, _ = plainString(b, i+len(beforeTime))
+	return e, len(e.Timestamp) > 0
 }
 
-// plainString reads a string without escapes that follows prefix, which ends
-// with its opening quote.
-func plainString(b []byte, prefix string) (s, rest []byte, ok bool) {
-	if len(b) < len(prefix) || string(b[:len(prefix)]) != prefix {
-		return nil, b, false
+// plainString reads the rest of a string whose opening quote is before b[i] and
+// returns the offset after it. It returns nil for a string with an escape.
+func plainString(b []byte, i int) (s []byte, next int) {
+	end := plainEnd(b, i)
+	if end == len(b) || b[end] != '"' {
+		return nil, end
 	}
-	b = b[len(prefix):]
-	end := bytes.IndexByte(b, '"')
-	if end < 0 || bytes.IndexByte(b[:end], '\\') >= 0 {
-		return nil, b, false
-	}
-	return b[:end:end], b[end+1:], true
+	return b[i:end:end], end + 1
 }
 
 // parseAny reads any line: validated, any order of members, the last of
 // duplicates.
 func parseAny(line []byte) (Envelope, error) {
 	b := Trim(line)
-	if len(b) == 0 {
+	switch {
+	case len(b) == 0:
 		return Envelope{}, ErrBlank
-	}
-	if !ecmajson.Valid(b) {
-		return Envelope{}, ErrSyntax
-	}
-	if b[0] != '{' {
+	case b[0] != '{' && ecmajson.Valid(b):
 		return Envelope{}, ErrScalar
 	}
-	e := Envelope{CRC: Verify(b)}
-	for m := range members(b) {
+	var (
+		e = Envelope{CRC: Verify(b)}
+		m member
+		w = walker{obj: b}
+	)
+	for w.next(&m) {
 		switch string(m.name()) {
 		case "type":
 			e.Type = m.text()
@@ -221,7 +229,10 @@ func parseAny(line []byte) (Envelope, error) {
 			e.Timestamp = m.text()
 		}
 	}
-	if e.Type == nil {
+	switch {
+	case !w.valid:
+		return Envelope{}, ErrSyntax
+	case e.Type == nil:
 		return Envelope{}, ErrNoType
 	}
 	return e, nil
@@ -248,6 +259,3 @@ func trimEnd(b []byte) []byte {
 	}
 	return b
 }
-
-// isSpace reports the white space of JSON, which is narrower than Unicode's.
-func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }

@@ -29,16 +29,14 @@ type Slot struct {
 // that is one of the two or absent. The length does not matter to it, but only a
 // line of [SlotSize] bytes may be overwritten in place.
 func ParseSlot(line []byte) (Slot, bool) {
-	b := Trim(line)
-	if len(b) == 0 || b[0] != '{' || !ecmajson.Valid(b) {
-		return Slot{}, false
-	}
 	var (
+		m                                       member
+		w                                       = walker{obj: Trim(line)}
 		s                                       Slot
 		isType, isV1, isTitle, isUpdated, isPad bool
 		isSource                                = true
 	)
-	for m := range members(b) {
+	for w.next(&m) {
 		isString := m.value[0] == '"'
 		switch string(m.name()) {
 		case "type":
@@ -56,7 +54,7 @@ func ParseSlot(line []byte) (Slot, bool) {
 			isPad = isString
 		}
 	}
-	if !isType || !isV1 || !isTitle || !isUpdated || !isPad || !isSource {
+	if !w.valid || !isType || !isV1 || !isTitle || !isUpdated || !isPad || !isSource {
 		return Slot{}, false
 	}
 	return s, true

@@ -14,38 +14,24 @@ func AppendTime(dst []byte, t time.Time) []byte {
 	hour, minute, sec := t.Clock()
 	switch {
 	case year < 0:
-		dst = append(dst, '-')
-		dst = appendDigits(dst, -year, 6)
+		dst = append2(append2(append2(append(dst, '-'), -year/10000), -year/100), -year)
 	case year > 9999:
-		dst = append(dst, '+')
-		dst = appendDigits(dst, year, 6)
+		dst = append2(append2(append2(append(dst, '+'), year/10000), year/100), year)
 	default:
-		dst = appendDigits(dst, year, 4)
+		dst = append2(append2(dst, year/100), year)
 	}
-	dst = append(dst, '-')
-	dst = appendDigits(dst, int(month), 2)
-	dst = append(dst, '-')
-	dst = appendDigits(dst, day, 2)
-	dst = append(dst, 'T')
-	dst = appendDigits(dst, hour, 2)
-	dst = append(dst, ':')
-	dst = appendDigits(dst, minute, 2)
-	dst = append(dst, ':')
-	dst = appendDigits(dst, sec, 2)
-	dst = append(dst, '.')
-	dst = appendDigits(dst, t.Nanosecond()/int(time.Millisecond), 3)
-	return append(dst, 'Z')
+	dst = append2(append(dst, '-'), int(month))
+	dst = append2(append(dst, '-'), day)
+	dst = append2(append(dst, 'T'), hour)
+	dst = append2(append(dst, ':'), minute)
+	dst = append2(append(dst, ':'), sec)
+	ms := t.Nanosecond() / int(time.Millisecond)
+	return append(dst, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-func appendDigits(dst []byte, n, width int) []byte {
-	div := 1
-	for range width - 1 {
-		div *= 10
-	}
-	for ; div > 0; div /= 10 {
-		dst = append(dst, byte('0'+n/div%10))
-	}
-	return dst
+// append2 appends the last two decimal digits of n.
+func append2(dst []byte, n int) []byte {
+	return append(dst, byte('0'+n/10%10), byte('0'+n%10))
 }
 
 // ParseTime reads a timestamp: the form of [AppendTime] without allocating, and
