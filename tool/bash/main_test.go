@@ -88,5 +88,5 @@ func TestMain(m *testing.M) {
 
 // child is the command that runs one of children.
 func child(name string) *Process {
-	return &Process{Argv: []string{os.Args[0]}, Env: []string{childVariable + "=" + name}}
+	return &Process{Argv: []string{os.Args[0]}, Env: []string{childVariable + "=" + name, "GORACE=atexit_sleep_ms=0"}}
 }

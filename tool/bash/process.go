@@ -90,8 +90,18 @@ func (p *Process) Run(ctx context.Context) (Exit, error) {
 	if err != nil {
 		return Exit{}, err
 	}
+	return p.run(ctx, l)
+}
+
+// run is Run for a command that was located, and where a ctx that is done by now is an outcome: whoever calls it has
+// told the world already that there is a run.
+func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	began := time.Now()
 	exit := Exit{Began: began}
+	if err := ctx.Err(); err != nil {
+		exit.Cancelled = true
+		return exit.notStarted(&StartError{Name: p.name(), Code: CodeFailure, why: "cancelled before it was started", err: err}), nil
+	}
 	if l.refused != nil {
 		return exit.notStarted(l.refused), nil
 	}

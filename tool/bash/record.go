@@ -1,0 +1,92 @@
+package bash
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// Custom entry types of the log.
+const (
+	// StartType is the custom entry that a run begins with.
+	StartType = "agentrun.run.start"
+	// LeafType is the custom entry that puts the leaf back where it was, after the end of a run went to a branch that
+	// had been left. Programs take the last entry of the file for the leaf, and so follow it.
+	LeafType = "agentrun.leaf"
+)
+
+// Log is what recording a run needs of a session. *session.Session satisfies it through an adapter in this package.
+type Log interface {
+	// Append appends under the leaf, as it is at that moment, and returns the new entry's id.
+	Append(ctx context.Context, b entry.Body) (id string, err error)
+	// AppendBeside appends under parent when the leaf is parent or descends from it: then under the leaf. Otherwise b
+	// goes under parent itself, and back under the old leaf behind it. Nobody else appends in between.
+	AppendBeside(ctx context.Context, parent string, b, back entry.Body) (id string, err error)
+}
+
+// Start is the data of the entry that a run begins with. It is written before there is a process, so it names the
+// process that ran the command, not the command's own.
+type Start struct {
+	Run      string    `json:"run"`            // UUIDv7
+	Command  string    `json:"command"`        // a script, or the arguments quoted for a shell
+	Argv     []string  `json:"argv,omitempty"` // the arguments as they are, when no shell was involved
+	Cwd      string    `json:"cwd"`
+	Artifact *int64    `json:"artifact"`  // null: a number is taken when there is output to keep
+	Began    time.Time `json:"startTime"` // by the wall clock, to the millisecond
+	Owner
+}
+
+// Finish is the details member of the message that a run ends with.
+type Finish struct {
+	Run        string          `json:"run"`
+	Artifact   *FinishArtifact `json:"artifact"` // null when the message holds everything
+	Signal     *string         `json:"signal"`   // null when no signal ended it
+	TimedOut   bool            `json:"timedOut"`
+	DurationMS int64           `json:"durationMs"`
+	TotalBytes int64           `json:"totalBytes"`
+	TotalLines int64           `json:"totalLines"`
+}
+
+// FinishArtifact describes the artifact of a run as it was when the run ended.
+type FinishArtifact struct {
+	ID     int64  `json:"id"`
+	Bytes  int64  `json:"bytes"`
+	Lines  int64  `json:"lines"`
+	CRC32C string `json:"crc32c"`          // eight hexadecimal digits, of the file
+	State  string `json:"state,omitempty"` // when it is not complete: why it ends where it ends
+}
+
+// begin records that a run starts.
+func begin(ctx context.Context, log Log, s Start) (id string, err error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return "", fmt.Errorf("recording the start of a run: %w", err)
+	}
+	if id, err = log.Append(ctx, entry.Custom{CustomType: StartType, Data: data}); err != nil {
+		return "", fmt.Errorf("recording the start of a run: %w", err)
+	}
+	return id, nil
+}
+
+// end records how the run that began with entry start ended. It ignores the end of ctx: what ran is in the log,
+// above all when it was cancelled.
+func end(ctx context.Context, log Log, start string, m entry.BashExecutionMessage, f Finish) (id string, err error) {
+	ctx = context.WithoutCancel(ctx)
+	if m.Details, err = json.Marshal(f); err != nil {
+		return "", fmt.Errorf("recording the end of a run: %w", err)
+	}
+	back, err := json.Marshal(struct {
+		Reason string `json:"reason"`
+		Run    string `json:"run"`
+	}{"run ended on a branch that was left", f.Run})
+	if err != nil {
+		return "", fmt.Errorf("recording the end of a run: %w", err)
+	}
+	if id, err = log.AppendBeside(ctx, start, m, entry.Custom{CustomType: LeafType, Data: back}); err != nil {
+		return "", fmt.Errorf("recording the end of a run: %w", err)
+	}
+	return id, nil
+}
