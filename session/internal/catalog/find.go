@@ -34,7 +34,7 @@ func (e *AmbiguousError) Error() string {
 		if s.Title != "" {
 			title = fmt.Sprintf("%q", s.Title)
 		}
-		fmt.Fprintf(&b, "\n  %s  %s  %s", displayID(s), s.Modified.Format("2006-01-02 15:04:05"), title)
+		fmt.Fprintf(&b, "\n  %s  %s  %s", displayID(s), s.Modified.Local().Format("2006-01-02 15:04:05"), title)
 		if i > 0 && s.ID == e.Candidates[i-1].ID || i+1 < len(e.Candidates) && s.ID == e.Candidates[i+1].ID {
 			fmt.Fprintf(&b, "  %q", s.Path) // the id alone does not tell them apart
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -22,6 +23,9 @@ const (
 	// the status.
 	tailBytes = 32 << 10
 )
+
+// maxVersion is far beyond any version of the format.
+const maxVersion = 1 << 30
 
 // head is what the first lines of a log say.
 type head struct {
@@ -136,7 +140,7 @@ func parseSlot(line []byte) (title string, ok bool) {
 	ok = v.Get("type").Str == "title" && v.Get("v").Num == 1 &&
 		v.Get("title").Type == gjson.String && v.Get("updatedAt").Type == gjson.String && v.Get("pad").Type == gjson.String &&
 		(!source.Exists() || source.Str == "auto" || source.Str == "user")
-	return v.Get("title").String(), ok
+	return text(v.Get("title")), ok
 }
 
 // parseHeader reads a header line of any version: an object of type session with
@@ -156,13 +160,15 @@ func parseHeader(line []byte) (head, bool) {
 		case "cwd":
 			hd.CWD = value.Str
 		case "title":
-			hd.Title = value.Str
+			hd.Title = text(value)
 		case "parentSession":
 			hd.Parent = value.Str
 		case "timestamp":
-			hd.Created, _ = time.Parse(time.RFC3339, value.Str)
+			if t, err := time.Parse(time.RFC3339, value.Str); err == nil {
+				hd.Created = t.UTC()
+			}
 		case "version":
-			if v := value.Num; v >= 1 && v <= 1<<30 && v == float64(int(v)) {
+			if v := value.Num; v >= 1 && v <= maxVersion && v == float64(int(v)) {
 				hd.Version = int(v)
 			} else {
 				hd.Version = 1
@@ -217,5 +223,8 @@ func titleOf(line []byte) (string, bool) {
 		return "", false
 	}
 	t := v.Get(field)
-	return t.Str, t.Type == gjson.String
+	return text(t), t.Type == gjson.String
 }
+
+// text is a string for people: bytes that are no UTF-8 are replaced.
+func text(v gjson.Result) string { return strings.ToValidUTF8(v.Str, "\ufffd") }

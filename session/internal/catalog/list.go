@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
@@ -129,6 +128,14 @@ func (c *Catalog) Newest(ctx context.Context, cwd string) (Info, bool, error) {
 	if err != nil {
 		return Info{}, false, err
 	}
+	err = inParallel(ctx, len(found.files), func(i int) error {
+		f := &found.files[i]
+		f.id, _ = c.fsys.Identify(f.path) // what has no identity sorts last, and says why when it is read
+		return nil
+	})
+	if err != nil {
+		return Info{}, false, err
+	}
 	slices.SortFunc(found.files, func(a, b file) int {
 		return cmp.Or(cmp.Compare(b.id.ModTime, a.id.ModTime), strings.Compare(b.path, a.path))
 	})
@@ -138,12 +145,8 @@ func (c *Catalog) Newest(ctx context.Context, cwd string) (Info, bool, error) {
 			return Info{}, false, err
 		}
 		info, err := c.read(&found.files[i])
-		var bad *Unreadable
-		switch {
-		case errors.As(err, &bad), errors.Is(err, fs.ErrNotExist):
-			continue
-		case err != nil:
-			return Info{}, false, err
+		if err != nil {
+			continue // gone, or no session: List says which
 		}
 		if mine, err := own(info); err != nil {
 			return Info{}, false, err
@@ -193,16 +196,15 @@ func (c *Catalog) ownership(cwd string) func(Info) (bool, error) {
 // file is a log found in a directory, not opened yet.
 type file struct {
 	path string
-	key  string // path below the sessions directory: the key in the cache
-	id   durable.Identity
+	key  string           // path below the sessions directory: the key in the cache
+	id   durable.Identity // zero until somebody looked
 }
 
 // finding is what the directories hold.
 type finding struct {
 	files      []file
 	unreadable []Unreadable
-	dirs       []string // names of the directories read, below the sessions directory
-	all        bool     // these are all directories
+	all        bool // these are the logs of all directories
 }
 
 // find reads the directories of cwd, or all.
@@ -219,7 +221,7 @@ func (c *Catalog) find(ctx context.Context, cwd string) (*finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &finding{unreadable: unreadable, dirs: names, all: cwd == ""}
+	all := &finding{unreadable: unreadable, all: cwd == ""}
 	for _, p := range parts {
 		all.files = append(all.files, p.files...)
 		all.unreadable = append(all.unreadable, p.unreadable...)
@@ -286,16 +288,7 @@ func (c *Catalog) readDir(name string) finding {
 			continue
 		}
 		path := dir + "/" + base
-		id, err := c.fsys.Identify(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			f.unreadable = append(f.unreadable, Unreadable{Path: path, Reason: reason(err)})
-		case id.Mode&syscall.S_IFMT != syscall.S_IFREG:
-			f.unreadable = append(f.unreadable, Unreadable{Path: path, Reason: "it is no regular file"})
-		default:
-			f.files = append(f.files, file{path: path, key: path[len(root):], id: id})
-		}
+		f.files = append(f.files, file{path: path, key: path[len(root):]})
 	}
 	return f
 }
@@ -303,31 +296,6 @@ func (c *Catalog) readDir(name string) finding {
 func hasEntry(entries []fs.DirEntry, name string) bool {
 	_, ok := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
 	return ok
-}
-
-// load turns files into a listing, through the cache.
-func (c *Catalog) load(ctx context.Context, found *finding) (*Listing, error) {
-	l := &Listing{Unreadable: found.unreadable, Sessions: make([]Info, len(found.files))}
-	errs := make([]error, len(found.files))
-	err := inParallel(ctx, len(found.files), func(i int) error {
-		l.Sessions[i], errs[i] = c.read(&found.files[i])
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	kept := l.Sessions[:0]
-	for i, err := range errs {
-		var bad *Unreadable
-		switch {
-		case err == nil:
-			kept = append(kept, l.Sessions[i])
-		case errors.As(err, &bad):
-			l.Unreadable = append(l.Unreadable, *bad)
-		}
-	}
-	l.Sessions = kept
-	return l, nil
 }
 
 // workers is how many files are looked at at once: opening and reading small

@@ -17,51 +17,70 @@ import (
 // buffers are reused from file to file; they hold a tail or nearly any head.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, tailBytes); return &b }}
 
+// result is what looking into a log gave.
+type result struct {
+	cached
+	hit  bool // from the cache
+	keep bool // worth putting there
+	gone bool // the log is not there any more
+}
+
 // read looks into one log. The error is an *Unreadable, or fs.ErrNotExist when
 // the log is gone.
 func (c *Catalog) read(f *file) (Info, error) {
-	in, err := c.fsys.OpenFile(f.path, os.O_RDONLY, 0)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return Info{}, err
-		}
-		return Info{}, &Unreadable{Path: f.path, Reason: reason(err)}
+	var r result
+	switch c.look(f, &r); {
+	case r.gone:
+		return Info{}, fs.ErrNotExist
+	case r.reason != "":
+		return Info{}, &Unreadable{Path: f.path, Reason: r.reason}
 	}
-	defer in.Close()
-	// From before the read: what is read is of that moment or later, and a later
-	// change shows in the next identity.
-	if f.id, err = in.Identify(); err != nil {
-		return Info{}, &Unreadable{Path: f.path, Reason: reason(err)}
-	}
-	cold := IsCold(f.path)
-	var hd head
-	if cold {
-		hd, err = readColdHead(in)
-	} else {
-		hd, err = readPlainHead(in, f.id.Size)
-	}
-	if err != nil {
-		return Info{}, &Unreadable{Path: f.path, Reason: reason(err)}
-	}
-	info := Info{
-		ID: hd.ID, CWD: hd.CWD, Title: hd.Title, Parent: hd.Parent, Created: hd.Created, Version: hd.Version,
-		Compressed: cold,
-	}
-	f.fill(&info)
-	return info, nil
+	return f.info(r.head), nil
 }
 
-// fill sets what the file says by being there.
-func (f *file) fill(info *Info) {
-	info.Path = f.path
-	info.Size = f.id.Size
-	info.Modified = time.Unix(0, f.id.ModTime)
+// look fills r with what the log says, and f.id with the state that said it.
+func (c *Catalog) look(f *file, r *result) {
+	in, err := c.fsys.OpenFile(f.path, os.O_RDONLY, 0)
+	if err != nil {
+		// Not for the cache: permissions change without a trace in the stamp.
+		r.gone, r.reason = errors.Is(err, fs.ErrNotExist), reason(err)
+		return
+	}
+	defer in.Close()
+	// Both from before the read: what is read is of that moment or later, and a
+	// later change shows in the next stamp.
+	now := c.now()
+	if f.id, err = in.Identify(); err != nil {
+		r.reason = reason(err)
+		return
+	}
+	if IsCold(f.path) {
+		r.head, err = readColdHead(in)
+	} else {
+		r.head, err = readPlainHead(in, f.id.Size)
+	}
+	if err != nil {
+		r.reason = reason(err)
+	}
+	r.stamp = stampOf(f.id)
+	final := err == nil || errors.Is(err, errNoHeader) || errors.Is(err, errLongHeader)
+	r.keep = final && r.stamp.settled(now) && r.cacheable()
+}
+
+// info is the head of a log with what the file itself says.
+func (f *file) info(hd head) Info {
+	info := Info{
+		ID: hd.ID, Path: f.path, CWD: hd.CWD, Title: hd.Title, Parent: hd.Parent,
+		Created: hd.Created, Modified: time.Unix(0, f.id.ModTime).UTC(),
+		Size: f.id.Size, Version: hd.Version, Compressed: IsCold(f.path),
+	}
 	if info.Created.IsZero() {
 		var named bool
 		if info.Created, _, named = ParseFileName(baseName(f.path)); !named {
 			info.Created = info.Modified
 		}
 	}
+	return info
 }
 
 func readPlainHead(in durable.File, size int64) (head, error) {
