@@ -125,13 +125,9 @@ const (
 // A line in the form that is written here with a crc that holds costs one pass
 // of the checksum and no allocation. Any other line is validated first.
 // The errors are [ErrBlank], [ErrSyntax], [ErrScalar] and [ErrNoType].
-func Parse(line []byte) (Envelope, error) {
-	crc := Verify(line)
-	if crc == CRCOK {
-		if e, ok := parseCanonical(line); ok {
-			e.CRC = CRCOK
-			return e, nil
-		}
+func Parse(line []byte) (e Envelope, err error) {
+	if Verify(line) == CRCOK && e.readCanonical(line) {
+		return e, nil
 	}
 	return parseAny(line)
 }
@@ -148,9 +144,11 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// parseCanonical reads the member order that Begin writes. The line must be
-// known to be JSON without duplicate members.
-func parseCanonical(b []byte) (e Envelope, ok bool) {
+// readCanonical reads the member order that Begin writes. The line must be one
+// whose crc holds, so that it is JSON without duplicate members. It fills the
+// fields one by one: an Envelope is larger than all that is read of most lines,
+// and copying it would show.
+func (e *Envelope) readCanonical(b []byte) bool {
 	const (
 		beforeType   = `{"type":"`
 		beforeID     = `,"id":"`
@@ -158,38 +156,39 @@ func parseCanonical(b []byte) (e Envelope, ok bool) {
 		beforeTime   = `,"timestamp":"`
 	)
 	if len(b) < len(beforeType) || string(b[:len(beforeType)]) != beforeType {
-		return e, false
+		return false
 	}
 	i := len(beforeType)
 	if e.Type, i = plainString(b, i); len(e.Type) == 0 {
-		return e, false
+		return false
 	}
 	if len(b)-i < len(beforeID) || string(b[i:i+len(beforeID)]) != beforeID {
-		return e, false
+		return false
 	}
 	if e.ID, i = plainString(b, i+len(beforeID)); len(e.ID) == 0 {
-		return e, false
+		return false
 	}
 	if len(b)-i < len(beforeParent+"null") || string(b[i:i+len(beforeParent)]) != beforeParent {
-		return e, false
+		return false
 	}
 	e.HasParent = true
 	i += len(beforeParent)
 	switch {
 	case b[i] == '"':
 		if e.Parent, i = plainString(b, i+1); len(e.Parent) == 0 {
-			return e, false
+			return false
 		}
 	case string(b[i:i+len("null")]) == "null":
 		i += len("null")
 	default:
-		return e, false
+		return false
 	}
 	if len(b)-i < len(beforeTime) || string(b[i:i+len(beforeTime)]) != beforeTime {
-		return e, false
+		return false
 	}
 	e.Timestamp, _ = plainString(b, i+len(beforeTime))
-	return e, len(e.Timestamp) > 0
+	e.CRC = CRCOK
+	return len(e.Timestamp) > 0
 }
 
 // plainString reads the rest of a string whose opening quote is before b[i] and
