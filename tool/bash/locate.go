@@ -26,7 +26,7 @@ func (e *StartError) Unwrap() error { return e.err }
 // location is a command made ready for exec: where it is, where it starts, what it sees.
 type location struct {
 	path, dir string
-	env       []string
+	argv, env []string
 	refused   *StartError // the command can not be started; nil when it may be
 }
 
@@ -49,7 +49,12 @@ func (p *Process) locate() (location, error) {
 	if l.env, err = environment(l.dir, p.Env); err != nil {
 		return l, err
 	}
+	l.argv = p.Argv
 	l.path, l.refused = lookup(p.Argv[0], l.dir, l.env)
+	if l.refused != nil && p.shell {
+		l.argv = append([]string{"sh"}, p.Argv[1:]...)
+		l.path, l.refused = lookup("sh", l.dir, l.env)
+	}
 	return l, nil
 }
 

@@ -43,7 +43,8 @@ type Process struct {
 	// Timeout is how long the command may run, by the monotonic clock; 0 is without limit.
 	Timeout time.Duration
 
-	patience *patience // nil: theirs; tests shorten it
+	shell    bool      // Argv[0] is bash, and sh will do where there is none
+	patience *patience // nil: defaultPatience; tests shorten it
 }
 
 // patience says how long to wait for whom.
@@ -113,7 +114,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	defer out.close()
 	cmd := &exec.Cmd{
 		Path:        l.path,
-		Args:        p.Argv,
+		Args:        l.argv,
 		Dir:         l.dir,
 		Env:         l.env,
 		Stdout:      out.childStdout(),

@@ -18,7 +18,7 @@ const (
 	LeafType = "agentrun.leaf"
 )
 
-// Log is what recording a run needs of a session. *session.Session satisfies it through an adapter in this package.
+// Log is what recording a run needs of a session. *session.Session is one.
 type Log interface {
 	// Append appends under the leaf, as it is at that moment, and returns the new entry's id.
 	Append(ctx context.Context, b entry.Body) (id string, err error)
@@ -72,11 +72,14 @@ func begin(ctx context.Context, log Log, s Start) (id string, err error) {
 }
 
 // end records how the run that began with entry start ended. It ignores the end of ctx: what ran is in the log,
-// above all when it was cancelled.
+// above all when it was cancelled. An empty start is one that could not be written yet.
 func end(ctx context.Context, log Log, start string, m entry.BashExecutionMessage, f Finish) (id string, err error) {
 	ctx = context.WithoutCancel(ctx)
 	if m.Details, err = json.Marshal(f); err != nil {
 		return "", fmt.Errorf("recording the end of a run: %w", err)
+	}
+	if start == "" { // it waits to be written, and nothing can be put beside it
+		return log.Append(ctx, m)
 	}
 	back, err := json.Marshal(struct {
 		Reason string `json:"reason"`
