@@ -1,0 +1,271 @@
+package internalurl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/ecmajson"
+)
+
+func (r *Router) openArtifact(ctx context.Context, u URL) (*Resource, error) {
+	dir, err := r.dir(ctx, u.Session)
+	if err != nil {
+		return nil, err
+	}
+	file, err := dir.Open(ctx, u.Artifact)
+	if err != nil {
+		return nil, err
+	}
+	res := &Resource{Kind: "artifact", ContentType: TypeText, Content: file}
+	if note := stateNote(file.Info()); note != "" {
+		res.Notes = append(res.Notes, note)
+	}
+	return res, nil
+}
+
+func (r *Router) openAgent(ctx context.Context, u URL) (*Resource, error) {
+	dir, err := r.dir(ctx, u.Session)
+	if err != nil {
+		return nil, err
+	}
+	id, version, steps := u.Agent, u.Version, pathSteps(u.Path)
+	if u.Query != "" {
+		if steps, err = parseQuery(u.Query); err != nil {
+			return nil, err
+		}
+	} else if nested, ok := nestedAgent(u); ok {
+		switch _, err := dir.LookupAgent(ctx, nested, 0); {
+		case err == nil:
+			id, steps = nested, nil
+		case !errors.Is(err, artifacts.ErrNotFound):
+			return nil, err
+		}
+	}
+	if u.Query != "" || len(steps) > 0 {
+		return extract(ctx, dir, id, version, steps)
+	}
+	file, agent, err := dir.OpenAgent(ctx, id, version)
+	if err != nil {
+		return nil, err
+	}
+	res := &Resource{Kind: "agent output", ContentType: TypeMarkdown, Content: file}
+	if n := len(agent.Versions); n > 1 {
+		res.Notes = append(res.Notes, fmt.Sprintf("Version %d of %s; all: %s", agent.Version, id, versionURLs(agent)))
+	}
+	return res, nil
+}
+
+func versionURLs(a artifacts.Agent) string {
+	urls := make([]string, len(a.Versions))
+	for i, v := range a.Versions {
+		urls[i] = fmt.Sprintf("agent://%s.v%d", a.ID, v)
+	}
+	return strings.Join(urls, ", ")
+}
+
+// nestedAgent is the agent that agent://<id>/a/b would be: <id>.a.b, as in
+// oh-my-pi.
+func nestedAgent(u URL) (artifacts.AgentID, bool) {
+	if len(u.Path) == 0 || u.Version != 0 {
+		return artifacts.AgentID{}, false
+	}
+	id, err := u.Agent, error(nil)
+	for _, name := range u.Path {
+		if strings.Contains(name, ".") {
+			return artifacts.AgentID{}, false
+		}
+		if id, err = id.Child(name); err != nil {
+			return artifacts.AgentID{}, false
+		}
+	}
+	return id, true
+}
+
+// extract opens a part of an agent's structured output. A string is its text,
+// everything else is indented JSON; what is not there is null, as in oh-my-pi,
+// with a note.
+func extract(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, version int, steps []step) (*Resource, error) {
+	doc, source, err := dir.AgentJSON(ctx, id, version)
+	if err != nil {
+		return nil, err
+	}
+	if !ecmajson.Valid(doc) {
+		return nil, sentence(fmt.Sprintf("Output %s is not valid JSON: %v", id, syntaxError(doc)))
+	}
+	res := &Resource{Kind: "agent output", Extracted: true, ContentType: TypeJSON}
+	res.Notes = append(res.Notes, "Extracted: "+formatSteps(steps))
+	if strings.HasSuffix(source, ".json") {
+		res.Notes = append(res.Notes, "Source: "+source)
+	}
+	value, done := follow(doc, steps)
+	switch {
+	case done < len(steps):
+		res.Notes = append(res.Notes, "There is nothing at "+formatSteps(steps[:done+1]))
+		res.Content = newLoaded([]byte("null"))
+	case value.Kind() == '"':
+		text, err := ecmajson.Unquote(value)
+		if err != nil {
+			return nil, fmt.Errorf("reading a string of output %s: %w", id, err)
+		}
+		res.ContentType, res.Content = TypeMarkdown, newLoaded(text)
+	default:
+		res.Content = newLoaded(indent(value))
+	}
+	return res, nil
+}
+
+// syntaxError says where doc stops being JSON.
+func syntaxError(doc []byte) error {
+	var any json.RawMessage
+	if err := json.Unmarshal(doc, &any); err != nil {
+		return err
+	}
+	return errors.New("it cannot be parsed")
+}
+
+// maxIndentDepth is how deep JSON is indented: the white space of deeply nested
+// JSON would be the square of its size.
+const maxIndentDepth = 64
+
+// indent writes valid JSON for reading, two spaces a level.
+func indent(value []byte) []byte {
+	var b bytes.Buffer
+	if depth(value) > maxIndentDepth || json.Indent(&b, value, "", "  ") != nil {
+		return value
+	}
+	return b.Bytes()
+}
+
+// depth is how deep valid JSON is nested.
+func depth(value []byte) int {
+	deepest, now, quoted := 0, 0, false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return deepest
+}
+
+func (r *Router) openSession(ctx context.Context, u URL) (*Resource, error) {
+	s, err := r.session(ctx, u.Session)
+	if err != nil {
+		return nil, err
+	}
+	if u.Entry == "" {
+		data, err := s.Metadata(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("describing session %s: %w", u.Session, err)
+		}
+		return &Resource{Kind: "session", ContentType: TypeJSON, Content: newLoaded(indent(data))}, nil
+	}
+	data, err := s.EntryJSON(ctx, u.Entry)
+	if errors.Is(err, ErrNoEntry) {
+		return nil, sentence(fmt.Sprintf("Entry %s not found in session %s: see agentrun sessions tree %[2]s", u.Entry, u.Session))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading entry %s of session %s: %w", u.Entry, u.Session, err)
+	}
+	return &Resource{Kind: "entry", ContentType: TypeJSON, Content: newLoaded(indent(data))}, nil
+}
+
+func (r *Router) openBlob(ctx context.Context, u URL) (*Resource, error) {
+	if r.src.Blobs == nil {
+		return nil, sentence("No blob store: blob:// URLs cannot be read here")
+	}
+	content, err := r.blob(ctx, u)
+	switch {
+	case errors.Is(err, blobstore.ErrNotFound):
+		return nil, sentence(fmt.Sprintf("Blob %s not found: it was never stored in this home, or was removed", u.Ref.Hex()))
+	case errors.Is(err, blobstore.ErrCorrupt):
+		return nil, sentence(fmt.Sprintf("Blob %s is corrupt: its bytes are not those that its name says; storing the same content again heals it", u.Ref.Hex()))
+	case err != nil:
+		return nil, fmt.Errorf("opening blob %s: %w", u.Ref.Hex(), err)
+	}
+	typ, err := sniff(content)
+	if err != nil {
+		_ = content.Close() // the error to report is that of the read
+		return nil, fmt.Errorf("opening blob %s: %w", u.Ref.Hex(), err)
+	}
+	return &Resource{Kind: "blob", ContentType: typ, Content: content}, nil
+}
+
+func (r *Router) blob(ctx context.Context, u URL) (Content, error) {
+	if o, ok := blobstore.As[blobstore.Opener](r.src.Blobs); ok {
+		b, err := o.Open(ctx, u.Ref)
+		if err != nil {
+			return nil, err
+		}
+		return &streamed{ReaderAt: b, size: b.Size(), close: b.Close}, nil
+	}
+	data, err := r.src.Blobs.Get(ctx, u.Ref)
+	if err != nil {
+		return nil, err
+	}
+	return newLoaded(data), nil
+}
+
+// sniffed is how many bytes decide about the type of a blob.
+const sniffed = 8 << 10
+
+// signatures of the images that models read and agents store.
+var signatures = []struct{ prefix, typ string }{
+	{"\x89PNG\r\n\x1a\n", "image/png"},
+	{"\xff\xd8\xff", "image/jpeg"},
+	{"GIF87a", "image/gif"},
+	{"GIF89a", "image/gif"},
+	{"%PDF-", "application/pdf"},
+}
+
+// sniff tells the type of content from its beginning.
+func sniff(content io.ReaderAt) (string, error) {
+	head := make([]byte, sniffed)
+	n, err := content.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	whole := errors.Is(err, io.EOF)
+	head = head[:n]
+	for _, s := range signatures {
+		if bytes.HasPrefix(head, []byte(s.prefix)) {
+			return s.typ, nil
+		}
+	}
+	if len(head) >= 12 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP" {
+		return "image/webp", nil
+	}
+	if isText(head, whole) {
+		return TypeText, nil
+	}
+	return TypeBytes, nil
+}
+
+// isText reports whether head is UTF-8 without NUL. Where more follows, a
+// character may be cut at its end.
+func isText(head []byte, whole bool) bool {
+	for len(head) > 0 {
+		r, size := utf8.DecodeRune(head)
+		if r == 0 || r == utf8.RuneError && size == 1 {
+			return !whole && !utf8.FullRune(head)
+		}
+		head = head[size:]
+	}
+	return true
+}
