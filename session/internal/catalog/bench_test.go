@@ -123,10 +123,10 @@ func BenchmarkNewest(b *testing.B) {
 	}
 }
 
-func BenchmarkLastTitle(b *testing.B) {
+func BenchmarkLastRename(b *testing.B) {
 	tail := []byte(strings.Repeat(`{"type":"message","text":"list_the files and say what they_do"}`+"\n", tailBytes/64))
 	b.SetBytes(int64(len(tail)))
 	for b.Loop() {
-		lastTitle(tail)
+		lastRename(tail)
 	}
 }

@@ -108,7 +108,7 @@ func parseCached(line string) (key string, e cached, ok bool) {
 	e.stamp = stamp{ino: uint64(f.number(0, math.MaxInt64)), size: f.number(0, math.MaxInt64), mtime: f.number(math.MinInt64, math.MaxInt64)}
 	switch kind {
 	case "s":
-		e.head = head{ID: f.text(), Version: int(f.number(0, maxVersion)), Created: f.time(), CWD: f.text(), Title: f.text(), Parent: f.text()}
+		e.head = head{ID: f.text(), Version: int(f.number(0, math.MaxInt32)), Created: f.time(), CWD: f.text(), Title: f.text(), Parent: f.text()}
 	case "u":
 		e.reason = f.text()
 		f.ok = f.ok && e.reason != ""

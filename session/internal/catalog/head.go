@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,9 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/agentrun/agentrun/internal/ecmajson"
+	"github.com/agentrun/agentrun/session/internal/record"
 )
 
 // Limits of what is read of a file.
@@ -24,15 +26,12 @@ const (
 	tailBytes = 32 << 10
 )
 
-// maxVersion is far beyond any version of the format.
-const maxVersion = 1 << 30
-
 // head is what the first lines of a log say.
 type head struct {
 	ID, CWD, Parent string
 	Title           string
 	Created         time.Time // zero when the header has no timestamp
-	Version         int       // 0 when there is no header yet
+	Version         int       // 0 when there is no header yet, or one without a version that is a number
 }
 
 var (
@@ -95,136 +94,104 @@ func (h *headReader) line() ([]byte, error) {
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// readHead reads the title slot and the header of a log. buf is reused. A log
-// without any line, or with a title slot only, is a session that has not begun:
-// its head has no ID.
-func readHead(r io.Reader, buf []byte) (head, []byte, error) {
+// readHead reads the title slot and the header of a log. A log without any line,
+// or with a title slot only, is a session that has not begun: its head has no ID.
+// updated is when the title was written, as far as a slot says so. buf is reused,
+// and read is all that was read.
+func readHead(r io.Reader, buf []byte) (hd head, updated string, read []byte, err error) {
 	h := headReader{r: r, buf: buf[:0]}
+	defer func() { read = h.buf }()
 	if err := h.more(); err != nil {
-		return head{}, h.buf, err
+		return head{}, "", nil, err
 	}
 	if bytes.HasPrefix(h.buf, byteOrderMark) {
 		h.pos = len(byteOrderMark)
 	}
 	line, err := h.line()
 	if err != nil {
-		return head{}, h.buf, err
+		return head{}, "", nil, err
 	}
-	title, isSlot := parseSlot(line)
-	if isSlot {
+	slot, slotted := record.ParseSlot(line)
+	if slotted {
 		if line, err = h.line(); err != nil {
-			return head{}, h.buf, err
+			return head{}, "", nil, err
 		}
 	}
-	if len(line) == 0 {
-		return head{Title: title}, h.buf, nil
+	if len(line) > 0 {
+		header, err := record.ParseHeader(line)
+		if err != nil {
+			return head{}, "", nil, errNoHeader
+		}
+		hd = head{ID: header.ID, CWD: header.CWD, Parent: header.ParentSession, Title: printable(header.Title), Version: header.Version}
+		if at, ok := record.ParseTime([]byte(header.Timestamp)); ok {
+			hd.Created = at.UTC()
+		}
 	}
-	hd, ok := parseHeader(line)
-	if !ok {
-		return head{}, h.buf, errNoHeader
+	if slotted {
+		hd.Title = printable(slot.Title)
 	}
-	if isSlot {
-		hd.Title = title
-	}
-	return hd, h.buf, nil
+	return hd, slot.UpdatedAt, nil, nil
 }
 
-// parseSlot reads the title slot of oh-my-pi 18: a first line of 256 bytes that
-// it rewrites in place. An empty title there means that there is none.
-func parseSlot(line []byte) (title string, ok bool) {
-	if !bytes.Contains(line, []byte(`"title"`)) || !json.Valid(line) {
-		return "", false
+// printable replaces bytes that are no UTF-8, lone surrogates among them.
+func printable(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+
+// retitle gives hd the title of the last rename in tail, the end of the log.
+//
+// Who renames appends an entry first and then writes slot or header, where a long
+// title is cut; pi writes the entry only. So the entry is what counts, unless a
+// slot says that it was written later and says something else.
+func (hd *head) retitle(tail []byte, updated string) {
+	t, ok := lastRename(tail)
+	if ok && (t.at >= updated || hd.Title != "" && strings.HasPrefix(t.title, hd.Title)) {
+		hd.Title = t.title
 	}
-	v := gjson.ParseBytes(line)
-	source := v.Get("source")
-	ok = v.Get("type").Str == "title" && v.Get("v").Num == 1 &&
-		v.Get("title").Type == gjson.String && v.Get("updatedAt").Type == gjson.String && v.Get("pad").Type == gjson.String &&
-		(!source.Exists() || source.Str == "auto" || source.Str == "user")
-	return text(v.Get("title")), ok
 }
 
-// parseHeader reads a header line of any version: an object of type session with
-// an id. A version that is no positive integer is 1, as one that is missing.
-func parseHeader(line []byte) (head, bool) {
-	if len(line) == 0 || line[0] != '{' || !json.Valid(line) {
-		return head{}, false
-	}
-	hd := head{Version: 1}
-	kind := ""
-	gjson.ParseBytes(line).ForEach(func(key, value gjson.Result) bool {
-		switch key.Str {
-		case "type":
-			kind = value.Str
-		case "id":
-			hd.ID = value.Str
-		case "cwd":
-			hd.CWD = value.Str
-		case "title":
-			hd.Title = text(value)
-		case "parentSession":
-			hd.Parent = value.Str
-		case "timestamp":
-			if t, err := time.Parse(time.RFC3339, value.Str); err == nil {
-				hd.Created = t.UTC()
+// rename is an entry that gives the session a title.
+type rename struct{ title, at string }
+
+var (
+	typeFirst   = []byte(`{"type":"`)
+	renameTypes = [...][]byte{[]byte(`title_change"`), []byte(`session_info"`)}
+)
+
+// lastRename returns the last rename among the lines of tail. All known programs
+// put the type first, so one look at the beginning of a line is enough; only the
+// lines of others are searched.
+func lastRename(tail []byte) (last rename, ok bool) {
+	for len(tail) > 0 {
+		line := tail
+		if end := bytes.IndexByte(tail, '\n'); end >= 0 {
+			line, tail = tail[:end], tail[end+1:]
+		} else {
+			tail = nil
+		}
+		rest, known := bytes.CutPrefix(line, typeFirst)
+		for _, typ := range renameTypes {
+			if known && bytes.HasPrefix(rest, typ) || !known && bytes.Contains(line, typ) {
+				if r, is := renameOf(line); is {
+					last, ok = r, true
+				}
 			}
-		case "version":
-			if v := value.Num; v >= 1 && v <= maxVersion && v == float64(int(v)) {
-				hd.Version = int(v)
-			} else {
-				hd.Version = 1
-			}
 		}
-		return true
-	})
-	return hd, kind == "session" && hd.ID != ""
+	}
+	return last, ok
 }
 
-// lastTitle returns the title that the last whole title_change or session_info
-// line of tail gives. Only a few underscores are in the way of finding them at
-// memory speed.
-func lastTitle(tail []byte) (title string, ok bool) {
-	for pos := 0; pos < len(tail); {
-		i := bytes.IndexByte(tail[pos:], '_')
-		if i < 0 {
-			break
-		}
-		at := pos + i
-		pos = at + 1
-		before, after := tail[:at], tail[at+1:]
-		if !(bytes.HasSuffix(before, []byte(`"title`)) && bytes.HasPrefix(after, []byte(`change"`))) &&
-			!(bytes.HasSuffix(before, []byte(`"session`)) && bytes.HasPrefix(after, []byte(`info"`))) {
-			continue
-		}
-		start := bytes.LastIndexByte(before, '\n') + 1
-		end := bytes.IndexByte(tail[at:], '\n')
-		if end < 0 {
-			end = len(tail) - at
-		}
-		if t, found := titleOf(tail[start : at+end]); found {
-			title, ok = t, true
-		}
-		pos = at + end // one look at a line, however often it says the words
+// renameOf reads a title_change entry, or the session_info entry of pi.
+func renameOf(line []byte) (rename, bool) {
+	if !ecmajson.Valid(line) {
+		return rename{}, false
 	}
-	return title, ok
-}
-
-// titleOf reads a title_change entry, or the session_info entry of pi.
-func titleOf(line []byte) (string, bool) {
-	if !json.Valid(line) {
-		return "", false
-	}
-	v := gjson.ParseBytes(line)
-	field := "title"
-	switch v.Get("type").Str {
+	v := gjson.GetManyBytes(line, "type", "title", "name", "timestamp")
+	title := v[1]
+	switch v[0].Str {
 	case "title_change":
 	case "session_info":
-		field = "name"
+		title = v[2]
 	default:
-		return "", false
+		return rename{}, false
 	}
-	t := v.Get(field)
-	return text(t), t.Type == gjson.String
+	return rename{title: printable(title.Str), at: v[3].Str}, title.Type == gjson.String
 }
-
-// text is a string for people: bytes that are no UTF-8 are replaced.
-func text(v gjson.Result) string { return strings.ToValidUTF8(v.Str, "\ufffd") }

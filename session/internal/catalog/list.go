@@ -275,16 +275,17 @@ func (c *Catalog) readDir(name string) finding {
 		return f
 	}
 	f.files = make([]file, 0, len(entries)/2+1)
-	for i, e := range entries {
+	for _, e := range entries {
 		base := e.Name()
+		if log, ok := backupOf(base); ok && !hasEntry(entries, log) && !hasEntry(entries, ColdPath(log)) {
+			f.unreadable = append(f.unreadable, Unreadable{Path: dir + "/" + base, Reason: "it is a backup that an interrupted rewrite left; rename it to " + log + " to have the session back"})
+		}
 		if !isLogName(base) {
 			continue
 		}
 		// A compression or restoration under way leaves both; the plain one is
-		// complete at every moment, and what is appended goes there. ReadDir
-		// sorts, so x.jsonl stands right before x.jsonl.zst unless a name comes
-		// between, as x.jsonl.damaged does.
-		if IsCold(base) && hasEntry(entries[:i], PlainPath(base)) {
+		// complete at every moment, and what is appended goes there.
+		if IsCold(base) && hasEntry(entries, PlainPath(base)) {
 			continue
 		}
 		path := dir + "/" + base
@@ -293,6 +294,22 @@ func (c *Catalog) readDir(name string) finding {
 	return f
 }
 
+// backupOf returns the name of the log that base is a backup of, made by
+// oh-my-pi 18 where a file cannot be replaced in one step:
+// <name>.jsonl.<snowflake>.bak.
+func backupOf(base string) (log string, ok bool) {
+	rest, ok := strings.CutSuffix(base, ".bak")
+	if !ok {
+		return "", false
+	}
+	dot := strings.LastIndexByte(rest, '.')
+	if dot < 0 || !isLogName(rest[:dot]) || IsCold(rest[:dot]) {
+		return "", false
+	}
+	return rest[:dot], true
+}
+
+// hasEntry searches entries, which ReadDir sorted.
 func hasEntry(entries []fs.DirEntry, name string) bool {
 	_, ok := slices.BinarySearchFunc(entries, name, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
 	return ok

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -8,8 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/agentrun/agentrun/internal/durable"
 )
@@ -86,46 +85,32 @@ func (f *file) info(hd head) Info {
 func readPlainHead(in durable.File, size int64) (head, error) {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	hd, read, err := readHead(in, (*buf)[:0:headBytes])
-	if err != nil || hd.Title != "" || hd.ID == "" {
+	hd, updated, read, err := readHead(in, (*buf)[:0:headBytes])
+	if err != nil || hd.ID == "" {
 		return hd, err
 	}
 	if size > int64(len(read)) {
-		tail := (*buf)[:min(tailBytes, size)]
-		n, err := in.ReadAt(tail, size-int64(len(tail)))
-		if err != nil && !errors.Is(err, io.EOF) {
+		if read, err = readTail(in, (*buf)[:tailBytes], size); err != nil {
 			return hd, err
 		}
-		read = tail[:n]
 	}
-	hd.Title, _ = lastTitle(read)
+	hd.retitle(read, updated)
 	return hd, nil
 }
 
-// maxWindow bounds the memory that a hostile frame can ask for. The windows of
-// agentrun's own frames are far smaller.
-const maxWindow = 8 << 20
-
-var decoders = sync.Pool{New: func() any {
-	// With these options NewReader has nothing to fail at.
-	d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
-	return d
-}}
-
-func readColdHead(in durable.File) (head, error) {
-	d := decoders.Get().(*zstd.Decoder)
-	defer decoders.Put(d)
-	if err := d.Reset(in); err != nil {
-		return head{}, err
+// readTail reads the last len(buf) bytes of a log of size bytes, and drops the
+// line that begins before them.
+func readTail(in io.ReaderAt, buf []byte, size int64) ([]byte, error) {
+	from := max(0, size-int64(len(buf)))
+	n, err := in.ReadAt(buf[:size-from], from)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
 	}
-	defer d.Reset(nil)
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
-	hd, read, err := readHead(d, (*buf)[:0:headBytes])
-	if err == nil && hd.Title == "" {
-		hd.Title, _ = lastTitle(read)
+	tail := buf[:n]
+	if from > 0 {
+		tail = tail[bytes.IndexByte(tail, '\n')+1:]
 	}
-	return hd, err
+	return tail, nil
 }
 
 // reason makes a clause of an error, without the path that stands beside it.
