@@ -1,0 +1,79 @@
+package persist
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// maxPointer is the length from which JSON pointers are not written any more:
+// it bounds what a list of pointers into deeply nested data can grow to.
+const maxPointer = 64 << 10
+
+// appendToken appends one reference token of a JSON pointer (RFC 6901, 3).
+func appendToken(dst, name []byte) []byte {
+	dst = append(dst, '/')
+	if bytes.IndexByte(name, '~') < 0 && bytes.IndexByte(name, '/') < 0 {
+		return append(dst, name...)
+	}
+	for _, c := range name {
+		switch c {
+		case '~':
+			dst = append(dst, '~', '0')
+		case '/':
+			dst = append(dst, '~', '1')
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+var unescapeToken = strings.NewReplacer("~1", "/", "~0", "~")
+
+// pointers is a tree of JSON pointers, so that one walk over an entry finds all
+// that they name. The nil tree is empty.
+type pointers struct {
+	item int // 1 + index of the item whose pointer ends here, or 0
+	next map[string]*pointers
+}
+
+// add enters a pointer. It reports false for text that is none, and for one
+// that is there already.
+func (p *pointers) add(pointer string, item int) bool {
+	if !strings.HasPrefix(pointer, "/") {
+		return false
+	}
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		token = unescapeToken.Replace(token)
+		child := p.next[token]
+		if child == nil {
+			child = new(pointers)
+			if p.next == nil {
+				p.next = make(map[string]*pointers)
+			}
+			p.next[token] = child
+		}
+		p = child
+	}
+	if p.item != 0 {
+		return false
+	}
+	p.item = item + 1
+	return true
+}
+
+func (p *pointers) member(name []byte) *pointers {
+	if p == nil {
+		return nil
+	}
+	return p.next[string(name)]
+}
+
+func (p *pointers) element(index int) *pointers {
+	if p == nil {
+		return nil
+	}
+	var buf [20]byte
+	return p.next[string(strconv.AppendInt(buf[:0], int64(index), 10))]
+}
