@@ -1,0 +1,152 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/agentrun/agentrun/session/internal/record"
+)
+
+// catchUp brings s.st up to the file as it is now. Nothing is parsed twice: an
+// unchanged file costs two stats.
+func (s *Session) catchUp() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.catchUpLocked()
+}
+
+func (s *Session) catchUpLocked() error {
+	st := &s.st
+	if s.closed {
+		return fmt.Errorf("reading %s: %w", s.path, ErrClosed)
+	}
+	if st.file == nil {
+		return nil
+	}
+	now, err := st.file.Identify()
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", s.path, err)
+	}
+	at, err := s.fs.Identify(st.file.Name())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.reload() // compressed, restored, or gone
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", s.path, err)
+	case !at.SameFile(now) || now.Size < st.size || (now.Size != st.size && (st.cold || st.image != nil || st.none)):
+		return s.reload()
+	case now.Size == st.size:
+		return nil
+	}
+	retitled := false
+	err = st.advance(now.Size, func(raw []byte, at int64, e *record.Envelope) {
+		retitled = retitled || kindOf(e.Type) == kindTitle
+		s.moved(e.ID, at)
+	})
+	if err == nil && retitled {
+		st.preamble, err = readPreamble(st.src)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// moved corrects where an entry of ours is: a line that another program wrote
+// between our look at the size and our write stands before it.
+func (s *Session) moved(id []byte, at int64) {
+	own := s.writer.own
+	for i := len(own) - 1; i >= 0 && i >= len(own)-8; i-- {
+		if own[i].id == string(id) {
+			own[i].off = at
+		}
+	}
+}
+
+// reload reads the file that stands under the path now, after another one has
+// taken the place of ours or bytes of ours are missing.
+func (s *Session) reload() error {
+	st, err := load(s.fs, s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading %s: it was deleted or moved; open it where it is now: %w", s.path, ErrGone)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s, which was replaced: %w", s.path, err)
+	}
+	if !st.none && !s.st.none && st.header.ID != s.st.header.ID {
+		st.close()
+		return fmt.Errorf("reading %s: it is now session %.40q; open it anew: %w", s.path, st.header.ID, ErrGone)
+	}
+	// Readers may still use the old file, and entries of ours may have to be read
+	// from it: it is closed when nothing refers to it any more.
+	s.st = *st
+	s.replaced = true
+	s.tree, s.ctxPath = nil, nil
+	return nil
+}
+
+// restoreOwn writes again what another program's rewrite of the file dropped
+// from what this Session had appended. Such a program knows nothing of locks: it
+// writes the file as it remembers it.
+func (s *Session) restoreOwn(ctx context.Context) error {
+	w := &s.writer
+	s.mu.Lock()
+	if !s.replaced {
+		s.mu.Unlock()
+		return nil
+	}
+	st := s.st
+	own := slices.Clone(w.own)
+	s.mu.Unlock()
+
+	if w.file != nil {
+		w.file = nil // of the old file; entries in own still refer to it
+	}
+	tree := &Tree{end: st.end}
+	if err := tree.extend(ctx, st.src, st.src.size); err != nil {
+		return fmt.Errorf("reading %s, which was replaced: %w", s.path, err)
+	}
+	var dropped []*request
+	var lost []string
+	for _, e := range own {
+		if tree.Find(e.id) >= 0 {
+			continue
+		}
+		raw, err := readSpan(source{e.file, e.off + int64(e.size)}, e.off, e.off+int64(e.size), nil)
+		var env record.Envelope
+		if err == nil {
+			env, err = record.Parse(raw)
+		}
+		if err != nil || string(env.ID) != e.id {
+			lost = append(lost, e.id)
+			continue
+		}
+		dropped = append(dropped, &request{id: e.id, raw: raw})
+	}
+	// What is kept of them points into files that are gone now.
+	s.mu.Lock()
+	w.own = slices.DeleteFunc(w.own, func(e ownEntry) bool {
+		return !slices.ContainsFunc(dropped, func(r *request) bool { return r.id == e.id })
+	})
+	s.mu.Unlock()
+	if err := s.write(dropped); err != nil {
+		return fmt.Errorf("writing %s again that another program dropped: %w", plural(len(dropped), "entry", "entries"), err)
+	}
+	s.mu.Lock()
+	s.replaced = false
+	s.mu.Unlock()
+	if len(dropped) > 0 {
+		ids := make([]string, len(dropped))
+		for i, r := range dropped {
+			ids[i] = r.id
+		}
+		s.report(Event{Kind: EventRestored, Path: s.path, IDs: ids})
+	}
+	if len(lost) > 0 {
+		s.report(Event{Kind: EventLost, Path: s.path, IDs: lost})
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	seekable "github.com/SaveTheRbtz/zstd-seekable-format-go/pkg"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+)
+
+// A cold session is <stem>.jsonl.zst: the log in frames of coldFrame bytes in the
+// seekable zstd format, so that any zstd reads it and the end of a large one is
+// read without the rest. While a plain file stands beside it the plain one
+// counts: that is how a crash between two steps leaves it.
+const coldFrame = 256 << 10
+
+// maxColdFrame bounds the memory that a frame of a hostile file may ask for.
+const maxColdFrame = 64 << 20
+
+// openCold reads a compressed log.
+func openCold(f durable.File, size int64) (source, error) {
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxColdFrame))
+	if err != nil {
+		return source{}, err
+	}
+	r, err := seekable.NewReader(io.NewSectionReader(f, 0, size), dec)
+	if err != nil {
+		return source{}, fmt.Errorf("it is no complete seekable zstd file: %w", err)
+	}
+	end, err := r.Seek(0, io.SeekEnd)
+	if err != nil {
+		return source{}, fmt.Errorf("reading its frame index: %w", err)
+	}
+	return source{r, end}, nil
+}
+
+// Compress replaces a session's plain file by a compressed one. Every reader goes
+// on to open it; the next append restores the plain file. The compressed file is
+// read back and compared before the plain one is removed. A session that is
+// compressed already is left alone.
+func (m *Manager) Compress(ctx context.Context, path string) error {
+	s, err := m.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if s.st.cold || s.st.file == nil || s.st.none {
+		return nil
+	}
+	g := &group{wake: make(chan wake, 1), do: func() error { return s.compress(ctx) }}
+	return s.submit(ctx, g)
+}
+
+// compress does the work of Compress under the lock.
+func (s *Session) compress(ctx context.Context) error {
+	st := &s.st
+	if err := s.manager.keepBlobs(ctx, s); err != nil {
+		return err
+	}
+	name := catalog.ColdPath(s.path)
+	file := source{st.file, st.size}
+	err := durable.WriteFileFunc(s.fs, name, true, func(w io.Writer) error {
+		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			return err
+		}
+		defer enc.Close()
+		sw, err := seekable.NewWriter(w, enc)
+		if err != nil {
+			return err
+		}
+		buf := make([]byte, coldFrame)
+		for at := int64(0); at < file.size; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			n := min(file.size-at, coldFrame)
+			if _, err := readSpan(file, at, at+n, buf[:0]); err != nil {
+				return err
+			}
+			if _, err := sw.Write(buf[:n]); err != nil {
+				return err
+			}
+			at += n
+		}
+		return sw.Close()
+	})
+	if err == nil {
+		err = s.checkCold(ctx, name, file)
+	}
+	if err != nil {
+		return fmt.Errorf("compressing %s: %w", s.path, err)
+	}
+	if err := s.fs.Remove(s.path); err != nil {
+		return fmt.Errorf("compressing %s: removing the plain file: %w", s.path, err)
+	}
+	return s.fs.SyncDir(filepath.Dir(s.path))
+}
+
+// checkCold compares a compressed log with the plain one.
+func (s *Session) checkCold(ctx context.Context, name string, plain source) error {
+	f, err := s.fs.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	id, err := f.Identify()
+	if err != nil {
+		return err
+	}
+	cold, err := openCold(f, id.Size)
+	if err == nil && cold.size != plain.size {
+		err = fmt.Errorf("it holds %d bytes of %d", cold.size, plain.size)
+	}
+	var a, b []byte
+	for at := int64(0); err == nil && at < plain.size; at += blockSize {
+		to := min(at+blockSize, plain.size)
+		if a, err = readSpan(plain, at, to, a); err == nil {
+			b, err = readSpan(cold, at, to, b)
+		}
+		if err == nil && string(a) != string(b) {
+			err = fmt.Errorf("it differs within bytes %d to %d", at, to)
+		}
+		err = errors.Join(err, ctx.Err())
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("reading %s back: %w; the plain file stays", name, err), s.fs.Remove(name))
+	}
+	return nil
+}
+
+// restoreCold makes the plain file of a compressed session. The lock is held.
+func (s *Session) restoreCold(ctx context.Context) error {
+	src := s.st.src
+	name := s.st.file.Name()
+	err := durable.WriteFileFunc(s.fs, s.path, true, func(out io.Writer) error {
+		w := bufio.NewWriterSize(out, 1<<20)
+		var buf []byte
+		var err error
+		for at := int64(0); err == nil && at < src.size; at += blockSize {
+			if buf, err = readSpan(src, at, min(at+blockSize, src.size), buf); err == nil {
+				_, err = w.Write(buf)
+			}
+			err = errors.Join(err, ctx.Err())
+		}
+		return errors.Join(err, w.Flush())
+	})
+	if err == nil {
+		if err = s.fs.Remove(name); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("restoring %s from its compressed form: %w", s.path, err)
+	}
+	return s.reopen()
+}

@@ -1,0 +1,302 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/record"
+)
+
+// LockWait is how long a writer waits for another process that is appending.
+const LockWait = 10 * time.Second
+
+// maxOwn is how many of our own entries are remembered, to be written again when
+// a program without locks drops them.
+const maxOwn = 1 << 16
+
+// ownEntry is an entry that this Session wrote: where it lies in the file that
+// was written. After another program has replaced that file the old one still
+// has the line for as long as it is open.
+type ownEntry struct {
+	id   string
+	file durable.File
+	off  int64
+	size int
+}
+
+// writer is what only the leader of the commit queue touches.
+type writer struct {
+	file    durable.File // opened for appending; nil until the first append
+	lock    *durable.Lock
+	buf     []byte
+	own     []ownEntry
+	pending []*request
+}
+
+// commit writes the entries of a batch behind those that are pending.
+func (s *Session) commit(ctx context.Context, batch []*group) {
+	w := &s.writer
+	old := len(w.pending)
+	for _, g := range batch {
+		for _, r := range g.reqs {
+			r.id = record.NewID()
+			w.pending = append(w.pending, r)
+		}
+	}
+	err := s.flushPending(ctx)
+	if err == nil {
+		clear(w.pending[:cap(w.pending)])
+		w.pending = w.pending[:0]
+		for _, g := range batch {
+			g.err = nil
+			if g.do != nil {
+				g.err = s.exclusive(ctx, g.do)
+			}
+		}
+		return
+	}
+	if errors.Is(err, ErrReadOnly) || errors.Is(err, ErrClosed) {
+		// Nothing can ever be written: what came now is not accepted.
+		clear(w.pending[old:])
+		w.pending = w.pending[:old]
+	} else {
+		ids := make([]string, len(w.pending))
+		for i, r := range w.pending {
+			ids[i] = r.id
+		}
+		err = &PendingError{IDs: ids, Err: err}
+	}
+	for _, g := range batch {
+		g.err = err
+	}
+}
+
+// flushPending writes s.writer.pending.
+func (s *Session) flushPending(ctx context.Context) error {
+	if len(s.writer.pending) == 0 {
+		return nil
+	}
+	for _, r := range s.writer.pending {
+		if err := s.prepare(ctx, r); err != nil {
+			return fmt.Errorf("appending to %s: storing a blob: %w", s.path, err)
+		}
+	}
+	return s.exclusive(ctx, func() error { return s.write(s.writer.pending) })
+}
+
+// exclusive runs fn while this process has the session's lock and knows all that
+// is in the file. Only the leader of the commit queue calls it.
+func (s *Session) exclusive(ctx context.Context, fn func() error) error {
+	w := &s.writer
+	if s.isClosed() {
+		return fmt.Errorf("appending to %s: %w", s.path, ErrClosed)
+	}
+	if s.st.file == nil {
+		return fn() // the file comes into being under a name that nobody knows
+	}
+	if w.lock == nil {
+		lock, err := durable.OpenLock(s.fs, catalog.LockPath(s.path))
+		if err != nil {
+			return fmt.Errorf("appending to %s: %w", s.path, err)
+		}
+		w.lock = lock
+	}
+	if err := w.lock.Lock(ctx, LockWait); err != nil {
+		return fmt.Errorf("appending to %s: %w", s.path, err)
+	}
+	err := s.catchUp()
+	if err == nil {
+		err = s.restoreOwn(ctx)
+	}
+	if err == nil {
+		err = s.needsRewrite(ctx)
+	}
+	if err == nil {
+		err = fn()
+	}
+	if uerr := w.lock.Unlock(); err == nil && uerr != nil {
+		// The entries are written; the lock is freed with its file at the latest.
+		s.report(Event{Kind: EventLock, Path: s.path, Err: uerr})
+	}
+	return err
+}
+
+// lines renders reqs behind each other. Each goes under the one before it, the
+// first one under leaf, unless it names its parent.
+func (s *Session) lines(dst []byte, reqs []*request, leaf string) []byte {
+	now := s.now()
+	for _, r := range reqs {
+		parent := leaf
+		if r.explicit {
+			parent = r.parent
+		}
+		start := len(dst)
+		if r.raw != nil {
+			dst = append(append(dst, r.raw...), '\n')
+		} else {
+			dst = record.Begin(dst, r.typ, r.id, parent, now)
+			dst = append(dst, r.fields...)
+			dst = record.Seal(dst, start)
+		}
+		r.off = int64(start)
+		leaf = r.id
+	}
+	return dst
+}
+
+// write appends reqs to the file, or makes it with them.
+func (s *Session) write(reqs []*request) error {
+	if len(reqs) == 0 {
+		return nil
+	}
+	if s.st.file == nil || s.st.none {
+		return s.create(reqs)
+	}
+	w := &s.writer
+	if w.file == nil {
+		f, err := s.fs.OpenFile(s.path, os.O_RDWR|os.O_APPEND, 0)
+		if err != nil {
+			return openError(s.path, err)
+		}
+		if id, err := f.Identify(); err != nil || !id.SameFile(s.st.id) {
+			f.Close()
+			return fmt.Errorf("appending to %s: it was replaced just now, try again: %w", s.path, errors.Join(err, ErrGone))
+		}
+		w.file = f
+	}
+	st := &s.st
+	reqs, err := s.resolveBeside(reqs)
+	if err != nil {
+		return err
+	}
+	before := st.src.size
+	buf := w.buf[:0]
+	if st.unclosed {
+		buf = append(buf, '\n') // whatever stands there stays a line of its own
+	}
+	buf = s.lines(buf, reqs, st.leaf)
+	if cap(buf) <= maxKeptBuffer {
+		w.buf = buf
+	} else {
+		w.buf = nil
+	}
+	if err := s.writeThrough(w.file, buf, before); err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := reqs[len(reqs)-1]
+	for i, r := range reqs {
+		end := int64(len(buf))
+		if i+1 < len(reqs) {
+			end = reqs[i+1].off
+		}
+		s.remember(ownEntry{id: r.id, file: w.file, off: before + r.off, size: int(end - r.off - 1)})
+		r.off += before
+	}
+	if st.src.size == before {
+		st.src.size, st.size = before+int64(len(buf)), before+int64(len(buf))
+		st.leaf, st.lastAt, st.unclosed = last.id, last.off, false
+	}
+	return nil
+}
+
+// resolveBeside decides where the entries of AppendBeside go, now that the leaf is
+// known and stays.
+func (s *Session) resolveBeside(reqs []*request) ([]*request, error) {
+	for i := 0; i < len(reqs); i++ {
+		r := reqs[i]
+		if !r.beside {
+			continue
+		}
+		under, err := s.st.descends(s.st.leaf, r.parent)
+		if err != nil {
+			return nil, fmt.Errorf("appending to %s: %w", s.path, err)
+		}
+		if r.explicit = !under; under {
+			continue
+		}
+		leaf := s.st.leaf
+		for j := i - 1; j >= 0; j-- {
+			if !reqs[j].beside {
+				leaf = reqs[j].id
+				break
+			}
+		}
+		r.back.id, r.back.parent, r.back.explicit = record.NewID(), leaf, true
+		reqs = slices.Insert(slices.Clone(reqs), i+1, r.back)
+		i++
+	}
+	return reqs, nil
+}
+
+// maxKeptBuffer is the size up to which the line buffer is reused.
+const maxKeptBuffer = 1 << 20
+
+// writeThrough appends buf with one write and makes it durable. On an error the
+// file is as before.
+func (s *Session) writeThrough(f durable.File, buf []byte, before int64) error {
+	n, err := f.Write(buf)
+	if err == nil && n < len(buf) {
+		err = io.ErrShortWrite
+	}
+	if err == nil && s.durability == Sync {
+		err = f.Sync()
+		if err == nil && !s.dirSynced {
+			// The name may be as new as the entry, made by another process.
+			if err = s.fs.SyncDir(filepath.Dir(s.path)); err == nil {
+				s.dirSynced = true
+			}
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("appending to %s: %w", s.path, err)
+	if terr := s.takeBack(f, before, int64(n)); terr != nil {
+		err = fmt.Errorf("%w; and the %d bytes written could not be taken back: %w", err, n, terr)
+	}
+	return err
+}
+
+// takeBack cuts off the n bytes that a failed append left behind before, unless
+// a program that takes no lock has written behind them.
+func (s *Session) takeBack(f durable.File, before, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	id, err := f.Identify()
+	if err == nil && id.Size != before+n {
+		err = fmt.Errorf("the file is %d bytes long instead of %d", id.Size, before+n)
+	}
+	if err == nil {
+		err = f.Truncate(before)
+	}
+	if err != nil {
+		s.mu.Lock()
+		// What stands there now is read at the next look, as anybody's line.
+		s.st.unclosed = true
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// remember keeps where an entry of ours is. s.mu is held.
+func (s *Session) remember(e ownEntry) {
+	w := &s.writer
+	if len(w.own) >= maxOwn {
+		n := copy(w.own, w.own[len(w.own)/2:])
+		clear(w.own[n:])
+		w.own = w.own[:n]
+	}
+	w.own = append(w.own, e)
+}

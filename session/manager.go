@@ -1,0 +1,253 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/localdir"
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/record"
+)
+
+// Options of a Manager and the sessions it opens. The zero value is right for
+// programs.
+type Options struct {
+	// Durability of appends; the zero value is Sync.
+	Durability Durability
+	// Blobs holds images and long strings; nil means the directory blobs of the
+	// home. It must be a Verified store.
+	Blobs blobstore.Store
+	// Report is told what a person should know of; nil means that nobody is. It may
+	// be called from any goroutine that appends.
+	Report func(Event)
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// FS is the file system; nil means the real one. Tests inject faults here.
+	FS durable.FS
+}
+
+// Manager makes, opens and finds the sessions of one home. It is safe for
+// concurrent use and holds nothing open.
+type Manager struct {
+	home    string
+	opts    Options
+	catalog *catalog.Catalog
+	blobs   blobs
+
+	markOnce sync.Mutex // held while the home is being marked
+	marked   bool
+}
+
+// Errors of finding sessions.
+var ErrNotFound = catalog.ErrNotFound
+
+// AmbiguousError lists the sessions that an abbreviation stands for.
+type AmbiguousError = catalog.AmbiguousError
+
+// Info is what is known of a session without opening it.
+type Info = catalog.Info
+
+// Listing is what Manager.List found.
+type Listing = catalog.Listing
+
+// OpenManager opens a home: the directory given, or if that is empty the one
+// that AGENTRUN_HOME names, or the agentrun directory of XDG_DATA_HOME. Nothing is
+// made before something is written. The home may be an agent directory of
+// oh-my-pi.
+func OpenManager(home string, opts Options) (*Manager, error) {
+	home, err := catalog.ResolveHome(home)
+	if err != nil {
+		return nil, err
+	}
+	if opts.FS == nil {
+		opts.FS = durable.OS
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Report == nil {
+		opts.Report = func(Event) {}
+	}
+	m := &Manager{home: home, opts: opts}
+	m.catalog = catalog.Open(home, catalog.Options{FS: opts.FS, Now: opts.Now})
+	m.blobs.store = opts.Blobs
+	if m.blobs.store == nil {
+		if m.blobs.store, err = m.localBlobs(catalog.BlobsDir(home)); err != nil {
+			return nil, err
+		}
+	}
+	if m.blobs.kept, err = m.localBlobs(catalog.KeptBlobsDir(home)); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Manager) localBlobs(dir string) (blobstore.Store, error) {
+	return localdir.Open(dir, localdir.Options{Sync: m.opts.Durability == Sync, FS: m.opts.FS})
+}
+
+// Home is the directory of the manager.
+func (m *Manager) Home() string { return m.home }
+
+// Blobs is the store of the home's images and long strings.
+func (m *Manager) Blobs() blobstore.Store { return m.blobs.store }
+
+// mark says once that the home is ours, before something of ours is put there.
+func (m *Manager) mark() error {
+	m.markOnce.Lock()
+	defer m.markOnce.Unlock()
+	if m.marked {
+		return nil
+	}
+	if err := catalog.MarkHome(m.opts.FS, m.home); err != nil {
+		return err
+	}
+	m.marked = true
+	return nil
+}
+
+// CreateOptions are what is known of a new session besides its directory.
+type CreateOptions struct {
+	Title       string
+	TitleSource string // TitleUser or TitleAuto
+	// Parent is the id of the session that this one continues.
+	Parent                string
+	AdditionalDirectories []string
+}
+
+// Create returns a new session of the working directory cwd, which must exist.
+// There is no file before the first entry is appended.
+func (m *Manager) Create(ctx context.Context, cwd string, o CreateOptions) (*Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(cwd)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", cwd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making a session: working directory: %w", err)
+	}
+	dir, cwd, err := m.catalog.Dir(cwd)
+	if err != nil {
+		return nil, fmt.Errorf("making a session: %w", err)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("making a session id: %w", err)
+	}
+	now := m.opts.Now()
+	name, err := catalog.FileName(now, id.String())
+	if err != nil {
+		return nil, err
+	}
+	s := m.newSession(filepath.Join(dir, name))
+	s.fresh = record.NewHeader(id.String(), cwd, now)
+	s.fresh.Title, s.fresh.TitleSource = CleanTitle(o.Title), o.TitleSource
+	s.fresh.ParentSession = o.Parent
+	s.fresh.AdditionalDirectories = o.AdditionalDirectories
+	return s, nil
+}
+
+func (m *Manager) newSession(path string) *Session {
+	return &Session{
+		path: path, fs: m.opts.FS, blobs: m.blobs, durability: m.opts.Durability,
+		now: m.opts.Now, report: m.opts.Report, manager: m,
+	}
+}
+
+// Open opens the session file at path, of whatever program, for reading and
+// appending. Nothing on disk changes before the first append. Close it.
+func (m *Manager) Open(ctx context.Context, path string) (*Session, error) {
+	return m.open(ctx, path, false)
+}
+
+// View is Open for reading only.
+func (m *Manager) View(ctx context.Context, path string) (*Session, error) {
+	return m.open(ctx, path, true)
+}
+
+func (m *Manager) open(ctx context.Context, path string, readOnly bool) (*Session, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening session: %w", err)
+	}
+	// A link to a session is the session: its lock and artifacts are there.
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	s := m.newSession(catalog.PlainPath(path))
+	s.readOnly = readOnly
+	st, err := load(s.fs, path)
+	if err != nil {
+		return nil, err
+	}
+	s.st = *st
+	if st.none {
+		if s.fresh, err = m.freshHeader(path); err != nil {
+			st.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// freshHeader is the header for a file that has none yet.
+func (m *Manager) freshHeader(path string) (record.Header, error) {
+	created, id, ok := catalog.ParseFileName(filepath.Base(path))
+	if !ok {
+		u, err := uuid.NewV7()
+		if err != nil {
+			return record.Header{}, fmt.Errorf("making a session id: %w", err)
+		}
+		created, id = m.opts.Now(), u.String()
+	}
+	cwd, err := os.Getwd()
+	if err != nil {
+		return record.Header{}, fmt.Errorf("opening session %s: working directory: %w", path, err)
+	}
+	return record.NewHeader(id, cwd, created), nil
+}
+
+// List returns the sessions of a working directory, or of all when cwd is empty,
+// the one modified last first.
+func (m *Manager) List(ctx context.Context, cwd string) (*Listing, error) {
+	return m.catalog.List(ctx, cwd)
+}
+
+// Find resolves an id, the beginning of one, a file name or a path. The error
+// matches ErrNotFound, or is an *AmbiguousError with the candidates.
+func (m *Manager) Find(ctx context.Context, arg string) (Info, error) {
+	return m.catalog.Find(ctx, arg)
+}
+
+// Newest returns the session of cwd that was modified last, and false when there
+// is none.
+func (m *Manager) Newest(ctx context.Context, cwd string) (Info, bool, error) {
+	return m.catalog.Newest(ctx, cwd)
+}
+
+// makeDir makes the directory of the session's file.
+func (s *Session) makeDir() error {
+	dir := filepath.Dir(s.path)
+	if _, err := s.fs.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.manager.mark(); err != nil {
+		return err
+	}
+	return durable.MkdirAll(s.fs, dir)
+}

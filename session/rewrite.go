@@ -1,0 +1,231 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/record"
+)
+
+// create makes the session's file with its header and its first entries: it
+// appears whole or not at all.
+func (s *Session) create(reqs []*request) error {
+	st := &s.st
+	header := s.fresh
+	if st.hasSlot {
+		header.Title, header.TitleSource = st.slot.Title, st.slot.Source
+	}
+	buf := header.AppendLine(nil)
+	buf = s.lines(buf, reqs, "")
+	write := func(w io.Writer) error {
+		_, err := w.Write(buf)
+		return err
+	}
+	var err error
+	if st.none {
+		err = durable.WriteFileFunc(s.fs, s.path, s.durability == Sync, write)
+	} else {
+		err = s.publish(write)
+	}
+	if err != nil {
+		return fmt.Errorf("making session %s: %w", s.path, err)
+	}
+	made, err := load(s.fs, s.path)
+	if err != nil {
+		return fmt.Errorf("making session %s: %w", s.path, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.st.file
+	s.st, s.dirSynced = *made, s.durability == Sync
+	if old != nil {
+		old.Close()
+	}
+	for i, r := range reqs {
+		end := int64(len(buf))
+		if i+1 < len(reqs) {
+			end = reqs[i+1].off
+		}
+		s.remember(ownEntry{id: r.id, file: made.file, off: r.off, size: int(end - r.off - 1)})
+	}
+	return nil
+}
+
+// publish makes a new file at s.path, which must not exist.
+func (s *Session) publish(write func(io.Writer) error) (err error) {
+	dir := filepath.Dir(s.path)
+	if err := s.prepareHome(); err != nil {
+		return err
+	}
+	if err := durable.MkdirAll(s.fs, dir); err != nil {
+		return err
+	}
+	f, err := durable.CreateTemp(s.fs, dir, filepath.Base(s.path))
+	if err != nil {
+		return err
+	}
+	temp := f.Name()
+	err = write(f)
+	if err == nil && s.durability == Sync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		if err = s.fs.RenameNoReplace(temp, s.path); err == nil {
+			if s.durability != Sync {
+				return nil
+			}
+			if err = s.syncDirs(dir); err == nil {
+				return nil
+			}
+			temp = s.path // not acknowledged, so it must not stay
+		}
+	}
+	return errors.Join(err, s.fs.Remove(temp))
+}
+
+// syncDirs makes the name of a new file durable, and that of its directory,
+// which may be as new.
+func (s *Session) syncDirs(dir string) error {
+	for _, d := range []string{dir, filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
+		if err := s.fs.SyncDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needsRewrite brings a file into the form that can be appended to: a compressed
+// one is restored, one of an older version is migrated, and a title slot that
+// oh-my-pi put before a header of ours is folded back into it.
+func (s *Session) needsRewrite(ctx context.Context) error {
+	st := &s.st
+	switch {
+	case st.none:
+		return nil // create writes it
+	case !st.header.Writable():
+		return fmt.Errorf("appending to %s: it has version %s of the format, and this program writes up to %d: %w",
+			s.path, versionText(st.header), record.Version, ErrReadOnly)
+	case st.cold:
+		if err := s.restoreCold(ctx); err != nil {
+			return err
+		}
+		return s.needsRewrite(ctx)
+	case st.image != nil:
+		return s.rewrite(ctx, st.line)
+	case st.hasSlot && st.header.Padded:
+		line, err := record.Retitle(st.line, st.slot.Title, st.slot.Source)
+		if err != nil {
+			header := st.header
+			header.Title, header.TitleSource = st.slot.Title, st.slot.Source
+			line = header.AppendLine(nil)
+		}
+		return s.rewrite(ctx, line)
+	}
+	return nil
+}
+
+func versionText(h record.Header) string {
+	if h.Version == 0 {
+		return string(h.Member("version"))
+	}
+	return fmt.Sprint(h.Version)
+}
+
+// rewrite replaces the file by header and every good record of it, to the byte
+// and in order. What is damaged goes to <session>.damaged first.
+func (s *Session) rewrite(ctx context.Context, header []byte) error {
+	st := s.st
+	if err := s.keepDamaged(ctx); err != nil {
+		return err
+	}
+	err := durable.WriteFileFunc(s.fs, s.path, s.durability == Sync, func(out io.Writer) error {
+		w := bufio.NewWriterSize(out, 1<<20)
+		w.Write(header)
+		if n := len(header); n == 0 || header[n-1] != '\n' {
+			w.WriteByte('\n')
+		}
+		err := eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
+			eachRecord(line, func(raw []byte, _ int, _ *record.Envelope) {
+				w.Write(raw)
+				w.WriteByte('\n')
+			}, nil)
+			return true
+		})
+		return errors.Join(err, w.Flush())
+	})
+	if err != nil {
+		return fmt.Errorf("rewriting session: %w", err)
+	}
+	return s.reopen()
+}
+
+// reopen reads the file that a rewrite of ours has put into place. What we wrote
+// before is in it.
+func (s *Session) reopen() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.reload(); err != nil {
+		return err
+	}
+	s.replaced = false
+	s.writer.file = nil
+	return nil
+}
+
+// keepDamaged appends every damaged stretch of the log to <session>.damaged, each
+// behind a newline, before a rewrite leaves it out.
+func (s *Session) keepDamaged(ctx context.Context) error {
+	st := s.st
+	var aside []byte
+	err := eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
+		eachRecord(line, func([]byte, int, *record.Envelope) {}, func(at, size int, kind Kind) {
+			if kind != KindJoined { // all of its records are written again
+				aside = append(append(aside, line[at:at+size]...), '\n')
+			}
+		})
+		return true
+	})
+	if err != nil || len(aside) == 0 {
+		return err
+	}
+	name := catalog.DamagedPath(s.path)
+	f, err := s.fs.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, durable.FilePerm)
+	if err == nil {
+		var before durable.Identity
+		if before, err = f.Identify(); err == nil {
+			if _, err = f.Write(aside); err == nil {
+				err = f.Sync()
+			}
+			if err != nil {
+				err = errors.Join(err, f.Truncate(before.Size))
+			}
+		}
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}
+	if err == nil {
+		err = s.fs.SyncDir(filepath.Dir(name))
+	}
+	if err != nil {
+		return fmt.Errorf("keeping damaged bytes of %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// exists reports whether anything stands under name.
+func exists(fsys durable.FS, name string) bool {
+	_, err := fsys.Lstat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,136 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/persist"
+)
+
+// Trashed describes a removed session. It is the file origin.json of the
+// directory that the session's files were moved to.
+type Trashed struct {
+	ID      string    `json:"id"`
+	Path    string    `json:"path"` // of the log before
+	CWD     string    `json:"cwd"`
+	Title   string    `json:"title,omitempty"`
+	Removed time.Time `json:"removed"`
+	Dir     string    `json:"-"` // where the files are now
+}
+
+// Trash moves a session, its artifacts and its other files to the trash of the
+// home. Nothing is deleted. A session that an agent loop drives is refused with
+// a *LockedError.
+func (m *Manager) Trash(ctx context.Context, path string) (Trashed, error) {
+	s, err := m.Open(ctx, path)
+	if err != nil {
+		return Trashed{}, err
+	}
+	defer s.Close()
+	driver, err := s.Drive()
+	if err != nil {
+		return Trashed{}, err
+	}
+	defer driver.Close()
+	title, err := s.Title(ctx)
+	if err != nil {
+		return Trashed{}, err
+	}
+	t := Trashed{ID: s.ID(), Path: s.path, CWD: s.CWD(), Title: title, Removed: m.opts.Now().UTC()}
+	g := &group{wake: make(chan wake, 1), do: func() error { return s.moveToTrash(ctx, &t) }}
+	if err := s.submit(ctx, g); err != nil {
+		return Trashed{}, err
+	}
+	return t, nil
+}
+
+// originName says in the trash what a directory holds and where it was.
+const originName = "origin.json"
+
+// moveToTrash moves the files under the lock. The log goes first: from then on the
+// session is gone from every list, and origin.json tells what belongs to it.
+func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
+	if err := s.manager.keepBlobs(ctx, s); err != nil {
+		return err
+	}
+	stem, ok := catalog.Stem(s.path)
+	if !ok {
+		stem = s.path
+	}
+	t.Dir = filepath.Join(catalog.TrashDir(s.manager.home), t.Removed.Format("20060102T150405.000Z")+"_"+filepath.Base(stem))
+	if err := durable.MkdirAll(s.fs, t.Dir); err != nil {
+		return fmt.Errorf("removing %s: %w", s.path, err)
+	}
+	data, err := json.MarshalIndent(t, "", "  ")
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", s.path, err)
+	}
+	if err := durable.WriteFile(s.fs, filepath.Join(t.Dir, originName), true, append(data, '\n')); err != nil {
+		return fmt.Errorf("removing %s: %w", s.path, err)
+	}
+	names := []string{s.st.file.Name()}
+	if dir, ok := catalog.ArtifactsDir(s.path); ok {
+		names = append(names, dir)
+	}
+	names = append(names, catalog.DamagedPath(s.path), catalog.IndexPath(s.path))
+	if s.st.cold {
+		names = append(names, catalog.PlainPath(s.path))
+	} else {
+		names = append(names, catalog.ColdPath(s.path))
+	}
+	for i, name := range names {
+		err := s.fs.RenameNoReplace(name, filepath.Join(t.Dir, filepath.Base(name)))
+		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
+			return fmt.Errorf("removing %s: moving %s to the trash: %w", s.path, name, err)
+		}
+	}
+	return errors.Join(s.fs.SyncDir(t.Dir), s.fs.SyncDir(filepath.Dir(s.path)))
+}
+
+// keepBlobs copies what a session refers to out of the reach of another program's
+// collector, which reads plain logs only.
+func (m *Manager) keepBlobs(ctx context.Context, s *Session) error {
+	foreign, err := catalog.Foreign(m.opts.FS, m.home)
+	if err != nil || !foreign {
+		return err
+	}
+	st, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	var refs []blobref.Ref
+	err = eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
+		refs = append(refs, persist.Refs(line)...)
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("keeping the blobs of %s: %w", s.path, err)
+	}
+	seen := map[blobref.Ref]bool{}
+	for _, ref := range refs {
+		if seen[ref] {
+			continue
+		}
+		seen[ref] = true
+		data, err := m.blobs.store.Get(ctx, ref)
+		switch {
+		case errors.Is(err, blobstore.ErrNotFound), errors.Is(err, blobstore.ErrCorrupt):
+			continue // nothing to keep
+		case err == nil:
+			err = m.blobs.kept.Set(ctx, ref, data)
+		}
+		if err != nil {
+			return fmt.Errorf("keeping the blobs of %s: %w", s.path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/record"
+)
+
+// Watch yields every entry behind the entry after ("" for all), those that are
+// there and then those that any process appends, once each and in file order, until
+// ctx is done. A rewrite of the file by another program yields only entries that
+// are new. Entries are as in the file: Restore puts images and long strings back.
+//
+// An error ends the sequence; the end of ctx does so without one.
+func (s *Session) Watch(ctx context.Context, after string) iter.Seq2[entry.Entry, error] {
+	return func(yield func(entry.Entry, error) bool) {
+		err := s.watch(ctx, after, func(e entry.Entry) bool { return yield(e, nil) })
+		if err != nil && ctx.Err() == nil {
+			yield(entry.Entry{}, fmt.Errorf("watching %s: %w", s.path, err))
+		}
+	}
+}
+
+func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entry) bool) error {
+	if !s.Exists() {
+		// The directory of a new session may be as new as its file will be.
+		if err := s.makeDir(); err != nil {
+			return err
+		}
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	// The directory, not the file: a rewrite puts another file under the name.
+	if err := watcher.Add(filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	f := follower{session: s, skipTo: after}
+	for {
+		// An event is a hint that something may have changed; what did is in the file.
+		if going, err := f.read(ctx, yield); err != nil || !going {
+			return err
+		}
+		if err := s.awaitChange(ctx, watcher); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange waits for an event about the session's file.
+func (s *Session) awaitChange(ctx context.Context, watcher *fsnotify.Watcher) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case ev, ok := <-watcher.Events:
+			if !ok {
+				return fsnotify.ErrClosed
+			}
+			if ev.Name == s.path || ev.Name == catalog.ColdPath(s.path) {
+				return nil
+			}
+		case err, ok := <-watcher.Errors:
+			if !ok {
+				return fsnotify.ErrClosed
+			}
+			if !errors.Is(err, fsnotify.ErrEventOverflow) {
+				return err
+			}
+			return nil // events were dropped: look at the file
+		}
+	}
+}
+
+// follower is how far a watch has come.
+type follower struct {
+	session *Session
+	skipTo  string // deliver nothing up to this entry; "" when past it
+	st      state  // the file that at is in
+	at      int64  // everything before it was delivered
+	line    int
+}
+
+// read delivers what is new. It returns false when yield does.
+func (f *follower) read(ctx context.Context, yield func(entry.Entry) bool) (going bool, err error) {
+	st, err := f.session.snapshot(ctx)
+	if err != nil {
+		return false, err
+	}
+	if st.file == nil || st.none {
+		return true, nil
+	}
+	var delivered *Tree
+	if f.st.file != st.file {
+		if f.st.file != nil && f.at > f.st.end {
+			// Another file took the place of the one we read.
+			delivered = &Tree{end: f.st.end}
+			if err := delivered.extend(ctx, f.st.src, f.at); err != nil {
+				return false, err
+			}
+		}
+		f.at, f.line = st.end, st.linesBefore()
+	}
+	f.st = st
+	going = true
+	err = eachForward(ctx, st.src, f.at, st.src.size, func(line []byte, at int64) bool {
+		next := at + int64(len(line)) + 1
+		if next > st.src.size {
+			// The last line has no newline yet. A whole record counts.
+			if _, err := record.Parse(line); err != nil {
+				return false
+			}
+			next = st.src.size
+		}
+		f.line++
+		eachRecord(line, func(raw []byte, in int, e *record.Envelope) {
+			switch {
+			case !going || e.IsHeader() || e.IsSlot():
+			case f.skipTo != "":
+				if string(e.ID) == f.skipTo {
+					f.skipTo = ""
+				}
+			case delivered != nil && delivered.nodes.find(e.ID) != noParent:
+			default:
+				going = yield(newEntry(raw, at+int64(in), e, f.line))
+			}
+		}, nil)
+		f.at = next
+		return going
+	})
+	return going, err
+}
