@@ -1,5 +1,268 @@
-// Package bash runs commands for an agent so that nothing they print is lost and nothing they start stays.
+// Package bash runs commands for an agent: whole output kept, whole run recorded, nothing left running.
 //
-// [Process] is the runner alone: one child, its own process group, a timeout, cancellation. [Run] ties it to a
-// session.
+// [Run] runs one command in a session of the log. [Process] is the runner alone, [FindUnfinished] finds the runs that
+// a crash cut off, and [Tool] offers a shell to a model.
+//
+// # Promises
+//
+//   - A run is in the log before its process exists, and a run that can not be recorded is not started. Its end is
+//     recorded however it ended; when that fails the Result is returned beside the error.
+//   - The output arrives in the order in which it was written, both streams through one pipe, and is bounded in
+//     memory by the sink's options. What the view leaves out is in the artifact, whose provenance carries the run's id: also a run
+//     that was cut off finds what it had printed.
+//   - A timeout or a cancelled context ends the command: SIGINT, 2 s later SIGTERM, 2 s later SIGKILL, each to the
+//     whole process group.
+//   - The result does not wait for what the command left behind. Who holds the output open is listened to until
+//     250 ms passed in silence, a second at most; what is left in the process group is then ended (SIGTERM, half a
+//     second later SIGKILL). A command that means to leave something running starts it with setsid(1).
+//
+// # Refused
+//
+// A working directory that is not one, an environment variable without a name, NUL bytes: an error, and neither an
+// entry nor a process. A program that does not exist or can not be executed is an outcome (127, 126) and recorded.
+//
+// # Concurrency
+//
+// Everything here may be called from any number of goroutines; runs of one session, in one process or several, each
+// record their own start and end.
+//
+// # Crashes
+//
+// When this process is killed, the command loses its reader and, unless it never writes, soon ends of SIGPIPE. The
+// log then has a start without an end.
+//
+// The package needs Linux: the end of a child is awaited without reaping it, and /proc tells who lives.
 package bash
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// artifactTool is the tool in the names of artifact files, 0.bash.log, for runs with and without a shell.
+const artifactTool = "bash"
+
+// Options say what to run and where to keep what comes of it. One of Argv and Script is given.
+type Options struct {
+	// Argv is a program and its arguments; no shell is involved.
+	Argv []string
+	// Script is run by bash -c, by sh -c where there is no bash.
+	Script string
+
+	Dir     string        // working directory; "" is that of this process
+	Env     []string      // additions to this process's environment, KEY=VALUE
+	Stdin   *os.File      // nil is the null device
+	Timeout time.Duration // 0 is without limit
+
+	// Log is where the run is recorded; nil records nothing.
+	Log Log
+	// Artifacts is where output goes that is more than a view; nil keeps the view alone, which then says so.
+	Artifacts *artifacts.Dir
+	// Sink bounds the view; nil means outputsink.DefaultOptions(). Its Open is not used.
+	Sink *outputsink.Options
+	// Live is written the bytes as they come, as the command wrote them; whoever shows them on a terminal puts an
+	// outputsink.Sanitizer before it. A Live that blocks holds up the command; one that fails is not written to
+	// again, and the run goes on, see Result.LiveErr.
+	Live io.Writer
+}
+
+// Result is what came of a run.
+type Result struct {
+	Exit
+	// Output is the bounded, sanitised output with all remarks: what the log, and a model, is told.
+	Output string
+	// Summary is the sink's: the view, the counts and the artifact.
+	Summary outputsink.Summary
+
+	// Finish is what the log has of the end, or would have.
+	Finish Finish
+
+	Run        string // UUIDv7
+	StartEntry string // id of the entry the run began with; "" without a Log
+	EndEntry   string // id of the entry with its end; "" when that could not be recorded
+	LiveErr    error  // why Live was given up
+}
+
+// Run runs one command. How the command ended, also that it was cancelled or never started, is in the Result; the
+// error is about everything else: a mistake of the caller, a log that can not be written, a command that does not die.
+// Beside an error the Result holds what is known, the output above all. An artifact that could not be written is no
+// error: Result.Summary.ArtifactState tells, and so does the view.
+func Run(ctx context.Context, o Options) (Result, error) {
+	p, command, err := o.process()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Result{}, fmt.Errorf("running %s: not started: %w", p.name(), err)
+	}
+	where, err := p.locate()
+	if err != nil {
+		return Result{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Result{}, fmt.Errorf("running %s: making an id: %w", p.name(), err)
+	}
+	r := &run{Options: o, command: command, id: id.String()}
+	return r.run(ctx, p, where)
+}
+
+// process makes the child to be of o.
+func (o *Options) process() (*Process, string, error) {
+	p := &Process{Argv: o.Argv, Dir: o.Dir, Env: o.Env, Stdin: o.Stdin, Timeout: o.Timeout}
+	switch {
+	case len(o.Argv) > 0 && o.Script != "":
+		return nil, "", errors.New("running a command: give a program or a script, not both")
+	case len(o.Argv) > 0:
+		return p, Quote(o.Argv), nil
+	case strings.TrimSpace(o.Script) == "":
+		return nil, "", errors.New("running a command: there is none: give a program or a script")
+	}
+	p.shell = true
+	p.Argv = []string{"bash", "-c", o.Script}
+	return p, o.Script, nil
+}
+
+// run is one run on its way.
+type run struct {
+	Options
+	command string
+	id      string
+
+	artifact *artifacts.File // once the sink has asked for it; owned by the sink's lock until the sink is closed
+}
+
+func (r *run) run(ctx context.Context, p *Process, where location) (Result, error) {
+	res := Result{Run: r.id}
+	if r.Log != nil {
+		if err := r.begin(ctx, p, where, &res); err != nil {
+			return res, err
+		}
+	}
+	options := outputsink.DefaultOptions()
+	if r.Sink != nil {
+		options = *r.Sink
+	}
+	options.Open = nil
+	if r.Artifacts != nil {
+		options.Open = func() (outputsink.File, error) { return r.open(ctx) }
+	}
+	sink := outputsink.New(options)
+	defer sink.Close() // on every path; the second Close returns what the first did
+
+	out := &tee{sink: sink.Stdout(), live: r.Live}
+	p.Stdout, p.Stderr = out, out // one writer, hence one pipe and the true order
+	var err error
+	res.Exit, err = p.run(ctx, where)
+	res.Summary, _ = sink.Close() // its error is what ArtifactState tells
+	res.LiveErr = out.err
+	r.conclude(&res)
+	if r.Log != nil {
+		var endErr error
+		res.EndEntry, endErr = end(ctx, r.Log, res.StartEntry, r.message(&res), res.Finish)
+		err = errors.Join(err, endErr)
+	}
+	return res, err
+}
+
+func (r *run) begin(ctx context.Context, p *Process, where location, res *Result) error {
+	s := Start{Run: r.id, Command: r.command, Cwd: where.dir, Began: time.Now().UTC().Truncate(time.Millisecond), Owner: self()}
+	if !p.shell {
+		s.Argv = p.Argv
+	}
+	id, err := begin(ctx, r.Log, s)
+	if err == nil {
+		res.StartEntry = id
+		return nil
+	}
+	err = fmt.Errorf("%s was not started: %w", p.name(), err)
+	var pending *session.PendingError
+	if errors.As(err, &pending) {
+		// The log will have this start some day, so it gets the end that belongs to it, which may wait beside it.
+		res.Exit = Exit{Code: CodeFailure, Start: &StartError{Name: p.name(), Code: CodeFailure, why: "not started, because its start could not be recorded", err: err}}
+		r.conclude(res)
+		_, _ = end(ctx, r.Log, "", r.message(res), res.Finish) // the first error is the one to report
+	}
+	return err
+}
+
+// open makes the artifact when the sink finds that the view will not be everything.
+func (r *run) open(ctx context.Context) (outputsink.File, error) {
+	// A cancelled command still has output to keep.
+	f, err := r.Artifacts.Create(context.WithoutCancel(ctx), artifactTool, artifacts.Provenance{Run: r.id})
+	if err != nil {
+		return nil, err
+	}
+	r.artifact = f
+	return f, nil
+}
+
+func (r *run) message(res *Result) entry.BashExecutionMessage {
+	code := res.Code
+	return entry.BashExecutionMessage{
+		Command: r.command, Output: res.Output, ExitCode: &code, Cancelled: res.Cancelled,
+		Truncated: res.Summary.Truncated, Timestamp: time.Now().UnixMilli(),
+	}
+}
+
+// conclude fills in what follows from how the command ended and what the sink says.
+func (r *run) conclude(res *Result) {
+	sum := &res.Summary
+	res.Output = withRemarks(sum.View, res.Remarks(r.Timeout))
+	res.Finish = Finish{
+		Run: r.id, TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
+		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines,
+	}
+	if res.Signal != "" {
+		res.Finish.Signal = &res.Signal
+	}
+	if r.artifact != nil && sum.Artifact != "" {
+		a := &FinishArtifact{ID: r.artifact.ID(), Bytes: sum.ArtifactBytes, Lines: sum.Index.Lines, CRC32C: fmt.Sprintf("%08x", sum.Index.CRC32C)}
+		if sum.ArtifactState.Kind != outputsink.ArtifactComplete {
+			a.State = sum.ArtifactState.String()
+		}
+		res.Finish.Artifact = a
+	}
+}
+
+// withRemarks puts remarks on lines of their own below a view.
+func withRemarks(view string, remarks []string) string {
+	if len(remarks) == 0 {
+		return view
+	}
+	var b strings.Builder
+	b.WriteString(view)
+	if view != "" && !strings.HasSuffix(view, "\n") {
+		b.WriteByte('\n')
+	}
+	b.WriteString(strings.Join(remarks, "\n"))
+	return b.String()
+}
+
+// tee writes to the sink, and to whoever watches for as long as that works.
+type tee struct {
+	sink, live io.Writer
+	err        error // why live was given up
+}
+
+func (t *tee) Write(b []byte) (int, error) {
+	n, err := t.sink.Write(b)
+	if t.live != nil && t.err == nil {
+		if _, err := t.live.Write(b); err != nil {
+			t.err = fmt.Errorf("showing the output: %w", err)
+		}
+	}
+	return n, err
+}

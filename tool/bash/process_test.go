@@ -30,8 +30,8 @@ var brief = patience{
 
 func sh(script string) *Process { return &Process{Argv: []string{"sh", "-c", script}} }
 
-// run runs p with one buffer for both streams.
-func run(t *testing.T, ctx context.Context, p *Process) (Exit, string) {
+// launch runs p with one buffer for both streams.
+func launch(t *testing.T, ctx context.Context, p *Process) (Exit, string) {
 	t.Helper()
 	var out bytes.Buffer
 	p.Stdout, p.Stderr = &out, &out
@@ -78,7 +78,7 @@ func TestTheExitSaysHowTheCommandEnded(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			exit, out := run(t, t.Context(), &Process{Argv: tt.argv})
+			exit, out := launch(t, t.Context(), &Process{Argv: tt.argv})
 			if exit.Code != tt.code || exit.Signal != tt.signal || exit.TimedOut || exit.Cancelled {
 				t.Errorf("exit = %+v, want code %d, signal %q", exit, tt.code, tt.signal)
 			}
@@ -132,7 +132,7 @@ func TestOneWriterSeesBothStreamsInTheOrderOfWriting(t *testing.T) {
 		fmt.Fprintf(&script, "echo o%d\necho e%d >&2\n", i, i)
 		fmt.Fprintf(&want, "o%d\ne%d\n", i, i)
 	}
-	if _, out := run(t, t.Context(), sh(script.String())); out != want.String() {
+	if _, out := launch(t, t.Context(), sh(script.String())); out != want.String() {
 		t.Errorf("streams out of order: %.80q...", out)
 	}
 }
@@ -184,7 +184,7 @@ func TestTheCommandSeesWhatItIsGiven(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if exit, out := run(t, t.Context(), &tt.p); out != tt.want || exit.Code != 0 {
+			if exit, out := launch(t, t.Context(), &tt.p); out != tt.want || exit.Code != 0 {
 				t.Errorf("output %q, want %q (exit %+v)", out, tt.want, exit)
 			}
 		})
@@ -255,7 +255,7 @@ func TestATimeoutIs124WhateverTheCommandSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := *p
 			q.Timeout = 50 * time.Millisecond
-			exit, _ := run(t, t.Context(), &q)
+			exit, _ := launch(t, t.Context(), &q)
 			if exit.Code != CodeTimeout || !exit.TimedOut || exit.Cancelled {
 				t.Errorf("exit = %+v, want 124 and timed out", exit)
 			}
@@ -265,7 +265,7 @@ func TestATimeoutIs124WhateverTheCommandSays(t *testing.T) {
 
 func TestALeaderDoesNotWaitForWhatItLeftBehind(t *testing.T) {
 	t.Run("in a session of its own it lives, and the view says so", func(t *testing.T) {
-		exit, out := run(t, t.Context(), child("heir"))
+		exit, out := launch(t, t.Context(), child("heir"))
 		pid := left(t, out)
 		defer reap(t, pid)
 		if exit.Code != 0 || !exit.HeldOpen || exit.Leftover {
@@ -276,7 +276,7 @@ func TestALeaderDoesNotWaitForWhatItLeftBehind(t *testing.T) {
 		}
 	})
 	t.Run("in the group it is ended", func(t *testing.T) {
-		exit, out := run(t, t.Context(), child("litter"))
+		exit, out := launch(t, t.Context(), child("litter"))
 		pid := left(t, out)
 		if exit.Code != 0 || !exit.HeldOpen || !exit.Leftover {
 			t.Errorf("exit = %+v, want held open and leftover", exit)
@@ -286,7 +286,7 @@ func TestALeaderDoesNotWaitForWhatItLeftBehind(t *testing.T) {
 		}
 	})
 	t.Run("with other output it is ended too", func(t *testing.T) {
-		exit, out := run(t, t.Context(), sh("sleep 1000 >/dev/null 2>&1 & echo left $!"))
+		exit, out := launch(t, t.Context(), sh("sleep 1000 >/dev/null 2>&1 & echo left $!"))
 		if s, err := readStat(left(t, out)); err == nil && !s.dead() {
 			t.Error("it lives")
 		}
@@ -295,14 +295,14 @@ func TestALeaderDoesNotWaitForWhatItLeftBehind(t *testing.T) {
 		}
 	})
 	t.Run("who writes for ever is not read for ever", func(t *testing.T) {
-		exit, out := run(t, t.Context(), child("babbler"))
+		exit, out := launch(t, t.Context(), child("babbler"))
 		defer reap(t, left(t, out))
 		if exit.Code != 0 || !exit.HeldOpen {
 			t.Errorf("exit = %+v, want held open", exit)
 		}
 	})
 	t.Run("who comes a little late is heard", func(t *testing.T) {
-		if exit, out := run(t, t.Context(), sh("(sleep 0.02; echo late) & echo early")); out != "early\nlate\n" || exit.HeldOpen {
+		if exit, out := launch(t, t.Context(), sh("(sleep 0.02; echo late) & echo early")); out != "early\nlate\n" || exit.HeldOpen {
 			t.Errorf("output %q, exit %+v", out, exit)
 		}
 	})
@@ -310,7 +310,7 @@ func TestALeaderDoesNotWaitForWhatItLeftBehind(t *testing.T) {
 
 func TestOutputOfEveryShapeArrivesWhole(t *testing.T) {
 	t.Run("stdout closed early", func(t *testing.T) {
-		exit, out := run(t, t.Context(), sh("echo before; exec >&- 2>&-; sleep 0.05; exit 4"))
+		exit, out := launch(t, t.Context(), sh("echo before; exec >&- 2>&-; sleep 0.05; exit 4"))
 		if out != "before\n" || exit.Code != 4 {
 			t.Errorf("output %q, exit %+v", out, exit)
 		}
@@ -326,7 +326,7 @@ func TestOutputOfEveryShapeArrivesWhole(t *testing.T) {
 		}
 	})
 	t.Run("all that was written before a sudden death", func(t *testing.T) {
-		exit, out := run(t, t.Context(), sh("head -c 60000 /dev/zero; kill -KILL $$"))
+		exit, out := launch(t, t.Context(), sh("head -c 60000 /dev/zero; kill -KILL $$"))
 		if len(out) != 60000 || exit.Signal != "SIGKILL" {
 			t.Errorf("%d bytes, exit %+v", len(out), exit)
 		}
@@ -383,7 +383,7 @@ func TestACommandThatDoesNotDieIsGivenUp(t *testing.T) {
 }
 
 func TestNoDescriptorIsLeftOrInherited(t *testing.T) {
-	_, out := run(t, t.Context(), child("descriptors"))
+	_, out := launch(t, t.Context(), child("descriptors"))
 	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
 		n, name, _ := strings.Cut(line, " ")
 		fd, err := strconv.Atoi(n)
@@ -399,8 +399,8 @@ func TestNoDescriptorIsLeftOrInherited(t *testing.T) {
 	}
 	before := descriptors(t)
 	for range 20 {
-		run(t, t.Context(), sh("echo x; echo y >&2"))
-		run(t, t.Context(), &Process{Argv: []string{"agentrun-no-such-command"}})
+		launch(t, t.Context(), sh("echo x; echo y >&2"))
+		launch(t, t.Context(), &Process{Argv: []string{"agentrun-no-such-command"}})
 		if _, err := (&Process{Argv: []string{"true"}, Stdout: io.Discard, Stderr: new(count)}).Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}

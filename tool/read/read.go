@@ -1,0 +1,222 @@
+// Package read shows what a URL or a file holds, a page at a time.
+//
+// # What is promised
+//
+//   - A page has at most MaxLines lines and MaxBytes bytes, whole lines only. A
+//     line that is longer than a page is shown in part, with a note. Whenever a
+//     page is not everything, a note says exactly what to read to go on.
+//   - Text is sanitised, as in the view of a running command: no control
+//     sequences, the last state of lines that were rewritten, valid UTF-8. Lines
+//     keep their numbers. With ":raw" it is the very bytes.
+//   - Binary content is not shown as text; its bytes are in Page.Data.
+//   - Memory is bounded by the limits, not by the content, and a page deep in a
+//     large artifact costs a seek. Only a part of structured output of an agent
+//     is delivered whole, whatever its size.
+//
+// A file is opened by its name, through links, as the user names it; everything
+// else is asked of the router. Nothing here writes. All functions are safe for
+// concurrent use.
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/agentrun/agentrun/internal/lineindex"
+	"github.com/agentrun/agentrun/internalurl"
+)
+
+// Limits of a page: DEFAULT_MAX_LINES and DEFAULT_MAX_BYTES of oh-my-pi 18.
+const (
+	MaxLines = 3000
+	MaxBytes = 50 << 10
+)
+
+// DefaultMaxRaw is how many bytes of ":raw" content a Page holds. Copy has no
+// such limit.
+const DefaultMaxRaw = 64 << 20
+
+// Options choose what to read and how much of it. The zero value reads the first
+// page.
+type Options struct {
+	// Offset is the first line, from 1, and Limit the number of lines; 0 means
+	// not given. They do not go with lines in the URL.
+	Offset, Limit int64
+	// Raw is the same as ":raw" in the URL.
+	Raw bool
+	// MaxRaw bounds raw content in a Page, in bytes; 0 means DefaultMaxRaw.
+	MaxRaw int
+}
+
+// Opener opens URLs; *internalurl.Router is one.
+type Opener interface {
+	OpenURL(ctx context.Context, u internalurl.URL) (*internalurl.Resource, error)
+}
+
+// Page is what was read. Its JSON form is what `agentrun read --json` prints.
+type Page struct {
+	URL         string // without selector
+	ContentType string
+	Size        int64 // bytes of the whole
+	Lines       int64 // of the whole
+	// FirstLine and LastLine are the first and last that are shown, 0 when there
+	// are none.
+	FirstLine, LastLine int64
+
+	Text  string   // "" for binary content
+	Data  []byte   // binary content; nil for text
+	Notes []string // remarks, one sentence each: what is not shown and how to read it
+}
+
+// Read returns a page of target, a URL or the name of a file, either with a
+// selector at its end.
+func Read(ctx context.Context, o Opener, target string, opt Options) (Page, error) {
+	s, err := open(ctx, o, target, opt)
+	if err != nil {
+		return Page{}, err
+	}
+	defer s.res.Close()
+	return s.page(ctx, opt)
+}
+
+// Copy writes the bytes of target to w as they are, without limits, as if ":raw"
+// stood at its end, and returns how many there were. Lines are selected as in
+// Read.
+func Copy(ctx context.Context, w io.Writer, o Opener, target string, opt Options) (int64, error) {
+	opt.Raw = true
+	s, err := open(ctx, o, target, opt)
+	if err != nil {
+		return 0, err
+	}
+	defer s.res.Close()
+	sections, err := s.sections(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for _, section := range sections {
+		n, err := io.Copy(w, contextReader{ctx, section})
+		total += n
+		if err != nil {
+			return total, fmt.Errorf("reading %s: %w", s.res.URL, err)
+		}
+	}
+	return total, nil
+}
+
+// contextReader ends a copy of any length when ctx is cancelled.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// selection is an open resource and which lines of it to read.
+type selection struct {
+	res    *internalurl.Resource
+	sel    internalurl.Selector
+	paging bool // a default page or offset and limit: the next page is named
+}
+
+func open(ctx context.Context, o Opener, target string, opt Options) (*selection, error) {
+	if opt.Offset < 0 || opt.Limit < 0 {
+		return nil, errors.New("offset and limit count lines from 1: use positive numbers")
+	}
+	s := &selection{}
+	paged := opt.Offset > 0 || opt.Limit > 0
+	if internalurl.Is(target) {
+		u, err := internalurl.Parse(target)
+		if err != nil {
+			return nil, err
+		}
+		if s.sel, err = combine(u.Selector, opt, target); err != nil {
+			return nil, err
+		}
+		// As if it stood in the URL, so that it is refused where that would be.
+		u.Selector = s.sel
+		if s.res, err = o.OpenURL(ctx, u); err != nil {
+			return nil, err
+		}
+	} else {
+		path, sel, err := cutFile(target)
+		if err != nil {
+			return nil, err
+		}
+		if s.sel, err = combine(sel, opt, target); err != nil {
+			return nil, err
+		}
+		if s.res, err = openFile(path); err != nil {
+			return nil, err
+		}
+	}
+	s.paging = paged || len(s.sel.Ranges) == 0 && s.sel.Tail == 0
+	return s, nil
+}
+
+// combine adds the options to the selector of the target.
+func combine(sel internalurl.Selector, opt Options, target string) (internalurl.Selector, error) {
+	sel.Raw = sel.Raw || opt.Raw
+	if opt.Offset == 0 && opt.Limit == 0 {
+		return sel, nil
+	}
+	if len(sel.Ranges) > 0 || sel.Tail > 0 {
+		return sel, fmt.Errorf("cannot combine offset or limit with the lines selected in %s: use one of them", target)
+	}
+	first, last := max(opt.Offset, 1), int64(internalurl.ToEnd)
+	if opt.Limit > 0 && opt.Limit <= internalurl.ToEnd-first {
+		last = first + opt.Limit - 1
+	}
+	sel.Ranges = []internalurl.Range{{First: first, Last: last}}
+	return sel, nil
+}
+
+// ranges are the lines to read. None means the whole content.
+func (s *selection) ranges(ctx context.Context) ([]internalurl.Range, error) {
+	if s.sel.Tail == 0 {
+		return s.sel.Ranges, nil
+	}
+	ix, err := s.res.Index(ctx)
+	if err != nil || ix.Lines == 0 {
+		return nil, err
+	}
+	first, last := ix.Tail(s.sel.Tail)
+	return []internalurl.Range{{First: first, Last: last}}, nil
+}
+
+// sections are the bytes to read, without limits.
+func (s *selection) sections(ctx context.Context) ([]*io.SectionReader, error) {
+	ranges, err := s.ranges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(ranges) == 0 {
+		size, err := s.res.Size()
+		return []*io.SectionReader{io.NewSectionReader(s.res, 0, size)}, err
+	}
+	var sections []*io.SectionReader
+	for i, r := range ranges {
+		section, err := s.res.Lines(ctx, r)
+		if errors.Is(err, lineindex.ErrRange) && i > 0 {
+			break // the list began within the content
+		}
+		if err != nil {
+			return nil, err
+		}
+		sections = append(sections, section.SectionReader)
+	}
+	return sections, nil
+}
+
+// isText reports whether content of that type is shown as text.
+func isText(contentType string) bool {
+	return strings.HasPrefix(contentType, "text/") || contentType == internalurl.TypeJSON
+}
