@@ -148,7 +148,13 @@ func (s *Store) stat(ref blobref.Ref) (blobstore.Info, error) {
 	case err != nil:
 		return blobstore.Info{}, err
 	case !regular(id):
-		return blobstore.Info{}, fmt.Errorf("%s is no regular file; remove it", path)
+		// The open is refused, in words that say what stands there.
+		f, err := s.fsys.OpenFile(path, os.O_RDONLY, 0)
+		if err != nil {
+			return blobstore.Info{}, hint(err)
+		}
+		f.Close()
+		return blobstore.Info{}, fmt.Errorf("%s: %w", path, errChanged)
 	}
 	return blobstore.Info{Ref: ref, Size: id.Size, ModTime: time.Unix(0, id.ModTime)}, nil
 }
