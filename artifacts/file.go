@@ -3,6 +3,7 @@ package artifacts
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"sync"
 
@@ -10,10 +11,11 @@ import (
 	"github.com/agentrun/agentrun/internal/lineindex"
 )
 
-// File is an artifact while it is written. ReadAt, WriteAt and the accessors are
-// safe for concurrent use; the rest belongs to one goroutine.
+// File is an artifact while it is written; it is what package outputsink writes
+// to. ReadAt and the accessors are safe for concurrent use; the rest belongs to
+// one goroutine.
 //
-// A File ends in one of three ways: Finish says that it is as it should be,
+// A File ends in one of three ways: Finish says that it ends where it should,
 // Discard removes it, and Close without either leaves the bytes written so far
 // and marks them as interrupted.
 type File struct {
@@ -22,8 +24,10 @@ type File struct {
 	f    durable.File
 	side sidecar
 
-	mu    sync.Mutex // guards ended
-	ended bool
+	mu        sync.Mutex // guards all below
+	ended     bool
+	failed    error // of the first write that failed
+	rewritten bool
 }
 
 // ID is the artifact's number.
@@ -36,17 +40,47 @@ func (f *File) URL() string { return "artifact://" + strconv.FormatInt(f.id, 10)
 func (f *File) Path() string { return f.f.Name() }
 
 // Write appends p where the last Write ended.
-func (f *File) Write(p []byte) (int, error) { return f.f.Write(p) }
+func (f *File) Write(p []byte) (int, error) {
+	n, err := f.f.Write(p)
+	f.noticed(err)
+	return n, err
+}
 
 // ReadAt reads what was written so far.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
 
-// WriteAt overwrites bytes; it does not move the place where Write continues.
-func (f *File) WriteAt(p []byte, off int64) (int, error) { return f.f.WriteAt(p, off) }
+// WriteAt overwrites bytes; it does not move the place where Write continues. A
+// file that was overwritten is finished as Capped.
+func (f *File) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.f.WriteAt(p, off)
+	f.noticed(err)
+	f.mu.Lock()
+	f.rewritten = true
+	f.mu.Unlock()
+	return n, err
+}
 
-// Truncate cuts the file to size bytes; it does not move the place where Write
-// continues.
-func (f *File) Truncate(size int64) error { return f.f.Truncate(size) }
+// Truncate cuts the file to size bytes, where Write then continues.
+func (f *File) Truncate(size int64) error {
+	err := f.f.Truncate(size)
+	if err == nil {
+		_, err = f.f.Seek(size, io.SeekStart)
+	}
+	f.noticed(err)
+	return err
+}
+
+// noticed remembers the first error of a write: it decides about the state.
+func (f *File) noticed(err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		f.failed = err
+	}
+}
 
 // errEnded is returned by an ending after another one.
 var errEnded = errors.New("the artifact was ended before")
@@ -60,25 +94,23 @@ func (f *File) end() bool {
 	return first
 }
 
-// Finish declares the file complete. ix must describe its bytes. With
-// Options.Sync the data, its provenance and its name are on the disk when Finish
-// returns. After an error the bytes are still there; State then tells that they
-// were never declared complete. Close the file after it.
-func (f *File) Finish(ix lineindex.Index) error { return f.FinishAs(Complete, "", ix) }
-
-// FinishAs is Finish for a file that is not the whole output: state says in what
-// way and note says why, in a few words for a person.
-func (f *File) FinishAs(state State, note string, ix lineindex.Index) error {
+// Finish declares that nothing more is written. ix must describe the bytes of the
+// file. Its State is Complete, or Partial when a write failed before, or Capped
+// when bytes were overwritten. With Options.Sync the data, its provenance and its
+// name are on the disk when Finish returns. After an error the bytes are still
+// there; State then tells that they were never declared complete. Close the file
+// after it.
+func (f *File) Finish(ix lineindex.Index) error {
 	if !f.end() {
 		return fmt.Errorf("finishing artifact %d: %w", f.id, errEnded)
 	}
-	if err := f.finish(state, note, ix); err != nil {
+	if err := f.finish(ix); err != nil {
 		return fmt.Errorf("finishing artifact %d: %w", f.id, err)
 	}
 	return nil
 }
 
-func (f *File) finish(state State, note string, ix lineindex.Index) error {
+func (f *File) finish(ix lineindex.Index) error {
 	if f.dir.opt.Sync {
 		if err := f.f.Sync(); err != nil {
 			return err
@@ -93,9 +125,23 @@ func (f *File) finish(state State, note string, ix lineindex.Index) error {
 	}
 	f.dir.keepIndex(f.id, ix, at)
 	sum := crcHex(ix.CRC32C)
-	f.side.State, f.side.Note = state, note
+	f.side.State, f.side.Note = f.outcome(ix.Size)
 	f.side.Bytes, f.side.Lines, f.side.CRC32C = ix.Size, ix.Lines, &sum
 	return f.record()
+}
+
+// outcome is the state of a file that ends at byte size.
+func (f *File) outcome(size int64) (State, string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.failed != nil:
+		return Partial, fmt.Sprintf("it ends at byte %d because of %v", size, f.failed)
+	case f.rewritten:
+		return Capped, "it keeps the beginning and the end of the output, within the size allowed"
+	default:
+		return Complete, ""
+	}
 }
 
 // record replaces the sidecar.
@@ -117,32 +163,40 @@ func (f *File) Discard() error {
 	if !f.end() {
 		return fmt.Errorf("discarding artifact %d: %w", f.id, errEnded)
 	}
-	// The data first: a provenance without data is only a number used up, data
-	// without provenance would look like a complete artifact of another program.
-	err := errors.Join(f.f.Close(), f.dir.fs.Remove(f.Path()))
-	if err == nil {
-		err = f.dir.fs.Remove(f.dir.join(sidecarName(f.id)))
-	}
-	if err != nil {
+	if err := f.remove(); err != nil {
 		return fmt.Errorf("discarding artifact %d: %w", f.id, err)
 	}
 	return nil
 }
 
-// Close closes the file. Before Finish it records that the artifact was
-// interrupted and how many bytes it has; it never removes anything.
-func (f *File) Close() error {
-	if f.end() {
-		f.side.State = Interrupted
-		f.side.Note = "its writer stopped before the end"
-		f.side.Lines = -1
-		if at, err := f.f.Identify(); err == nil {
-			f.side.Bytes = at.Size
-		}
-		if err := errors.Join(f.record(), f.f.Close()); err != nil {
-			return fmt.Errorf("closing artifact %d: %w", f.id, err)
-		}
-		return nil
+// remove closes and removes the file. The data goes first: a provenance without
+// data is only a number used up, data without provenance would look like a
+// complete artifact of another program.
+func (f *File) remove() error {
+	err := errors.Join(f.f.Close(), f.dir.fs.Remove(f.Path()))
+	if err == nil {
+		err = f.dir.fs.Remove(f.dir.join(sidecarName(f.id)))
 	}
-	return f.f.Close()
+	return err
+}
+
+// Close closes the file. Before Finish it records that the artifact was
+// interrupted and how many bytes it has; one without any is removed as by
+// Discard.
+func (f *File) Close() error {
+	if !f.end() {
+		return f.f.Close()
+	}
+	at, err := f.f.Identify()
+	if err == nil && at.Size == 0 {
+		err = f.remove()
+	} else if err == nil {
+		f.side.State, f.side.Note = Interrupted, "its writer stopped before the end"
+		f.side.Bytes, f.side.Lines = at.Size, -1
+		err = errors.Join(f.record(), f.f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("closing artifact %d: %w", f.id, err)
+	}
+	return nil
 }

@@ -26,8 +26,8 @@ const (
 	// Interrupted is an artifact whose writer ended without finishing it: it
 	// holds what had been written by then.
 	Interrupted State = "interrupted"
-	// Partial is an artifact that its writer ended early, for the reason in the
-	// note: a full disk, a failed write.
+	// Partial is an artifact that ends early for the reason in the note: a write
+	// failed, on a full disk for example.
 	Partial State = "partial"
 	// Capped is an artifact that holds the head and the tail of the output, as
 	// configured.

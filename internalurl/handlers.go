@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobstore"
@@ -199,7 +197,7 @@ func (r *Router) openBlob(ctx context.Context, u URL) (*Resource, error) {
 	case err != nil:
 		return nil, fmt.Errorf("opening blob %s: %w", u.Ref.Hex(), err)
 	}
-	typ, err := sniff(content)
+	typ, err := Sniff(content)
 	if err != nil {
 		_ = content.Close() // the error to report is that of the read
 		return nil, fmt.Errorf("opening blob %s: %w", u.Ref.Hex(), err)
@@ -220,52 +218,4 @@ func (r *Router) blob(ctx context.Context, u URL) (Content, error) {
 		return nil, err
 	}
 	return newLoaded(data), nil
-}
-
-// sniffed is how many bytes decide about the type of a blob.
-const sniffed = 8 << 10
-
-// signatures of the images that models read and agents store.
-var signatures = []struct{ prefix, typ string }{
-	{"\x89PNG\r\n\x1a\n", "image/png"},
-	{"\xff\xd8\xff", "image/jpeg"},
-	{"GIF87a", "image/gif"},
-	{"GIF89a", "image/gif"},
-	{"%PDF-", "application/pdf"},
-}
-
-// sniff tells the type of content from its beginning.
-func sniff(content io.ReaderAt) (string, error) {
-	head := make([]byte, sniffed)
-	n, err := content.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	whole := errors.Is(err, io.EOF)
-	head = head[:n]
-	for _, s := range signatures {
-		if bytes.HasPrefix(head, []byte(s.prefix)) {
-			return s.typ, nil
-		}
-	}
-	if len(head) >= 12 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP" {
-		return "image/webp", nil
-	}
-	if isText(head, whole) {
-		return TypeText, nil
-	}
-	return TypeBytes, nil
-}
-
-// isText reports whether head is UTF-8 without NUL. Where more follows, a
-// character may be cut at its end.
-func isText(head []byte, whole bool) bool {
-	for len(head) > 0 {
-		r, size := utf8.DecodeRune(head)
-		if r == 0 || r == utf8.RuneError && size == 1 {
-			return !whole && !utf8.FullRune(head)
-		}
-		head = head[size:]
-	}
-	return true
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/agentrun/agentrun/internal/durable"
@@ -15,11 +16,14 @@ import (
 	"github.com/agentrun/agentrun/internalurl"
 )
 
-// cutFile takes a selector off the end of a file name, unless there is a file of
-// the whole name.
+// cutFile takes a selector off the end of a file name. A name with colons of its
+// own is recognised by the file being there.
 func cutFile(name string) (string, internalurl.Selector, error) {
-	if _, err := os.Lstat(name); err == nil {
-		return name, internalurl.Selector{}, nil
+	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], ':') {
+		if _, err := os.Lstat(name[:end]); err == nil {
+			sel, err := internalurl.ParseSelector(name[end:])
+			return name[:end], sel, err
+		}
 	}
 	return internalurl.CutSelector(name)
 }

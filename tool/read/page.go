@@ -42,7 +42,8 @@ func (s *selection) page(ctx context.Context, opt Options) (Page, error) {
 	}
 	switch {
 	case s.res.Extracted:
-		return p, p.whole(s.res, ix)
+		err := p.whole(s.res, ix)
+		return p, err
 	case ix.Lines == 0:
 		p.note("The %s is empty", s.res.Kind)
 		return p, nil
@@ -50,9 +51,11 @@ func (s *selection) page(ctx context.Context, opt Options) (Page, error) {
 		ranges = []internalurl.Range{{First: 1, Last: internalurl.ToEnd}}
 	}
 	if s.sel.Raw || !isText(p.ContentType) {
-		return p, p.bytes(ctx, s, ranges, opt)
+		err = p.bytes(ctx, s, ranges, opt)
+	} else {
+		err = p.text(ctx, s, ranges)
 	}
-	return p, p.text(ctx, s, ranges)
+	return p, err
 }
 
 func (p *Page) note(format string, args ...any) {
@@ -164,7 +167,7 @@ func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Rang
 	}
 	p.Text = text.String()
 	if p.LastLine < p.Lines && s.paging {
-		p.more(s, []internalurl.Range{{First: p.LastLine + 1, Last: internalurl.ToEnd}})
+		p.more(s, nil)
 	}
 	return nil
 }
@@ -174,6 +177,9 @@ func (p *Page) more(s *selection, rest []internalurl.Range) {
 	what := fmt.Sprintf("Showing lines %d-%d of %d", p.FirstLine, p.LastLine, p.Lines)
 	if p.FirstLine == p.LastLine {
 		what = fmt.Sprintf("Showing line %d of %d", p.FirstLine, p.Lines)
+	}
+	if len(rest) == 0 && s.paging && p.LastLine < p.Lines {
+		rest = []internalurl.Range{{First: p.LastLine + 1, Last: internalurl.ToEnd}}
 	}
 	if len(rest) > 0 {
 		if last := &rest[len(rest)-1]; last.Last == p.Lines {
@@ -217,8 +223,8 @@ func (p *Page) lines(ctx context.Context, s *selection, r internalurl.Range, las
 	if p.FirstLine != 0 {
 		return none, nil // it begins the next page
 	}
-	for len(text) > 0 && !utf8.Valid(text[max(0, len(text)-utf8.UTFMax):]) && !utf8.FullRune(text[lastRune(text):]) {
-		text = text[:lastRune(text)]
+	if i := lastRune(text); i >= 0 && !utf8.FullRune(text[i:]) {
+		text = text[:i]
 	}
 	line, err := s.res.Lines(ctx, internalurl.Range{First: r.First, Last: r.First})
 	if err != nil {
@@ -228,7 +234,8 @@ func (p *Page) lines(ctx context.Context, s *selection, r internalurl.Range, las
 	return excerpt{text: string(text), last: r.First, partial: true}, nil
 }
 
-// lastRune is where the last character of text begins, whole or not.
+// lastRune is where the last character of text begins, whole or not; -1 without
+// one.
 func lastRune(text []byte) int {
 	i := len(text) - 1
 	for i > 0 && len(text)-i < utf8.UTFMax && !utf8.RuneStart(text[i]) {
