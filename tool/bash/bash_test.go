@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,6 +72,29 @@ func TestARunIsRecordedWithWhatItPrinted(t *testing.T) {
 	}
 	if len(l.lines) != 2 || l.lines[0].id != res.StartEntry || l.lines[1].id != res.EndEntry || l.lines[1].parent != res.StartEntry {
 		t.Errorf("entries %+v, result %s, %s", l.lines, res.StartEntry, res.EndEntry)
+	}
+}
+
+func TestAGigabyteWithoutANewlineIsKeptAndBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a gigabyte is written: not with -short")
+	}
+	dir := artifacts.Open(t.TempDir(), artifacts.Options{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	res, err := Run(t.Context(), Options{Script: "head -c 1073741824 /dev/zero | tr '\\0' x", Artifacts: dir})
+	runtime.ReadMemStats(&after)
+	if err != nil || res.Code != 0 {
+		t.Fatal(res.Exit, err)
+	}
+	if res.Summary.TotalBytes != 1<<30 || res.Summary.TotalLines != 1 || len(res.Output) > outputsink.DefaultMaxBytes+500 {
+		t.Errorf("%d bytes, %d lines, view of %d bytes", res.Summary.TotalBytes, res.Summary.TotalLines, len(res.Output))
+	}
+	if info, err := dir.Lookup(t.Context(), 0); err != nil || info.Bytes != 1<<30 || info.State != artifacts.Complete {
+		t.Errorf("artifact %+v, %v", info, err)
+	}
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8<<20 {
+		t.Errorf("%d bytes were allocated on the way", allocated)
 	}
 }
 
@@ -231,11 +256,7 @@ func TestLiveGetsTheBytesAsTheyAre(t *testing.T) {
 // home is a session of a home of its own, and the directory of its artifacts.
 func home(t *testing.T) (*session.Session, *artifacts.Dir) {
 	t.Helper()
-	m, err := session.OpenManager(t.TempDir(), session.Options{Durability: session.Flush})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := m.Create(t.Context(), t.TempDir(), session.CreateOptions{})
+	s, kept, err := newSession(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +265,7 @@ func home(t *testing.T) (*session.Session, *artifacts.Dir) {
 			t.Error(err)
 		}
 	})
-	return s, artifacts.Open(s.ArtifactsDir(), artifacts.Options{LoggedMax: s.MaxArtifactID})
+	return s, kept
 }
 
 func TestRunsOfOneSessionAtOnceAllSucceed(t *testing.T) {
@@ -312,6 +333,42 @@ func TestTheEndOfARunStaysOnItsBranchOfASession(t *testing.T) {
 	last, err := s.Entry(t.Context(), leaf)
 	if err != nil || last.Parent() != branch || !bytes.Contains(last.Raw(), []byte(LeafType)) {
 		t.Errorf("leaf %s, want a %s under %s (%v)", last.Raw(), LeafType, branch, err)
+	}
+}
+
+func TestARunWhoseProcessWasKilledFindsItsOutput(t *testing.T) {
+	home := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childVariable+"=doomed", homeVariable+"="+home)
+	if out, err := cmd.CombinedOutput(); cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the child was not killed: %v: %s", err, out)
+	}
+	m, err := session.OpenManager(home, session.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, ok, err := m.Newest(t.Context(), home)
+	if err != nil || !ok {
+		t.Fatalf("no session: %v", err)
+	}
+	s, err := m.View(t.Context(), found.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	kept := artifacts.Open(s.ArtifactsDir(), artifacts.Options{})
+	open, err := FindUnfinished(t.Context(), s.Entries(t.Context()), kept)
+	if err != nil || len(open) != 1 {
+		t.Fatalf("unfinished: %+v, %v, want one run", open, err)
+	}
+	u := open[0]
+	if u.Life != Gone || u.PID != cmd.Process.Pid || u.Command != "seq 1 50000; kill -KILL $PPID" || u.Artifact == nil || u.Artifact.State != artifacts.Interrupted {
+		t.Fatalf("run = %+v, artifact %+v", u, u.Artifact)
+	}
+	// The shell went on to kill when all but the last pipe and one read of it had gone to the sink.
+	got, err := os.ReadFile(u.Artifact.Path)
+	if err != nil || len(got) < 64<<10 || !strings.HasPrefix(string(got), "1\n2\n3\n") {
+		t.Errorf("%d bytes in the artifact, %v", len(got), err)
 	}
 }
 

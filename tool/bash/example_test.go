@@ -3,6 +3,7 @@ package bash_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"time"
@@ -38,4 +39,21 @@ func ExampleRun() {
 	}
 	fmt.Println("exit code", res.Code)
 	fmt.Println(res.Summary.Notice)
+
+	whole, err := kept.Open(ctx, res.Finish.Artifact.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer whole.Close()
+	line, err := whole.Lines(ctx, 150000, 150000)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := io.Copy(os.Stdout, line); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// exit code 0
+	// [Showing lines 1-1200 and 298201-300000 of 300000; 297000 lines (1.9 MB) between them: artifact://0]
+	// 150000
 }

@@ -1,6 +1,7 @@
 package bash
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,10 +12,29 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/session"
 )
 
 // childVariable makes the test binary behave as one of the children below instead of running tests.
 const childVariable = "AGENTRUN_TEST_CHILD"
+
+// homeVariable tells a child where its home is.
+const homeVariable = "AGENTRUN_TEST_CHILD_HOME"
+
+// newSession makes a session in a home, and opens the directory of its artifacts.
+func newSession(home string) (*session.Session, *artifacts.Dir, error) {
+	m, err := session.OpenManager(home, session.Options{Durability: session.Flush})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := m.Create(context.Background(), home, session.CreateOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, artifacts.Open(s.ArtifactsDir(), artifacts.Options{LoggedMax: s.MaxArtifactID}), nil
+}
 
 // children are the commands that no shell can be trusted to be.
 var children = map[string]func(){
@@ -48,6 +68,14 @@ var children = map[string]func(){
 				os.Exit(0)
 			}
 		}
+	},
+	// doomed runs a command in a session, and the command kills it.
+	"doomed": func() {
+		s, kept, err := newSession(os.Getenv(homeVariable))
+		if err == nil {
+			_, err = Run(context.Background(), Options{Script: "seq 1 50000; kill -KILL $PPID", Log: s, Artifacts: kept})
+		}
+		fmt.Println("still here:", err)
 	},
 	// descriptors lists what this process inherited.
 	"descriptors": func() {
