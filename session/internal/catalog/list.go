@@ -111,13 +111,38 @@ func (c *Catalog) List(ctx context.Context, cwd string) (*Listing, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(l.Sessions, newestFirst)
+	l.Sessions = sorted(l.Sessions)
 	slices.SortFunc(l.Unreadable, func(a, b Unreadable) int { return strings.Compare(a.Path, b.Path) })
 	return l, nil
 }
 
 func newestFirst(a, b Info) int {
 	return cmp.Or(b.Modified.Compare(a.Modified), b.Created.Compare(a.Created), strings.Compare(b.Path, a.Path))
+}
+
+// sorted returns the sessions newest first. It sorts small keys instead of the
+// sessions: moving those, full of pointers as they are, took a quarter of a cached
+// listing.
+func sorted(sessions []Info) []Info {
+	type key struct {
+		modified int64
+		at       int
+	}
+	keys := make([]key, len(sessions))
+	for i := range sessions {
+		keys[i] = key{sessions[i].Modified.UnixNano(), i}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		if a.modified != b.modified {
+			return cmp.Compare(b.modified, a.modified)
+		}
+		return newestFirst(sessions[a.at], sessions[b.at])
+	})
+	out := make([]Info, len(sessions))
+	for i, k := range keys {
+		out[i] = sessions[k.at]
+	}
+	return out
 }
 
 // Newest returns the session of cwd that was modified last, compressed ones

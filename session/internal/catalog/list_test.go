@@ -15,6 +15,8 @@ import (
 
 	seekable "github.com/SaveTheRbtz/zstd-seekable-format-go/pkg"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/agentrun/agentrun/internal/durable"
 )
 
 // testRoots keep the directories of the machine out of the names.
@@ -128,6 +130,57 @@ func TestListTellsWhatIsNoSession(t *testing.T) {
 		if s := ids(l); s != "good" && s != "secret good" {
 			t.Errorf("sessions: %s", s)
 		}
+	}
+}
+
+// denied refuses to open or read one name.
+type denied struct {
+	durable.FS
+	name string
+}
+
+func (d denied) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	if name == d.name {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+	}
+	return d.FS.OpenFile(name, flag, perm)
+}
+
+func (d denied) ReadDir(name string) ([]fs.DirEntry, error) {
+	if name == d.name {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+	}
+	return d.FS.ReadDir(name)
+}
+
+func TestWhatMayNotBeReadHidesNothingElse(t *testing.T) {
+	seed := open(t)
+	fill(t, seed, 20)
+	root := SessionsDir(seed.home)
+	for _, name := range []string{root + "/-d1/s01.jsonl", root + "/-d1"} {
+		c := Open(seed.home, Options{FS: denied{durable.OS, name}})
+		for range 2 {
+			l := list(t, c, "")
+			if len(l.Unreadable) != 2 || l.Unreadable[1] != (Unreadable{Path: name, Reason: "permission denied"}) || len(l.Sessions) < 13 {
+				t.Errorf("%d sessions, %v", len(l.Sessions), l.Unreadable)
+			}
+		}
+		os.Remove(CachePath(seed.home))
+	}
+	c := Open(seed.home, Options{FS: denied{durable.OS, root}})
+	if l, err := c.List(t.Context(), ""); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("%v, %v", l, err)
+	}
+}
+
+func TestSessionsOfOneMomentAreOrderedByCreationThenPath(t *testing.T) {
+	c := open(t)
+	older := strings.Replace(header("older", "/w"), "01:02:27", "00:00:00", 1)
+	put(t, c, "-a/c.jsonl", older, 0)
+	put(t, c, "-a/b.jsonl", header("b", "/w"), 0)
+	put(t, c, "-a/a.jsonl", header("a", "/w"), 0)
+	if got := ids(list(t, c, "")); got != "b a older" {
+		t.Errorf("%s", got)
 	}
 }
 
