@@ -21,10 +21,9 @@ type span struct{ from, to int }
 // When it is not whole, no later record begins between from and end-2, but for
 // one: a string that swallowed the beginning of a record ends at the quote of its
 // first key, and the key's first letter cannot follow. The exception is a record
-// that stands where a value was expected: it reads as part of the object, and
-// since what follows it does not fit, it is the container that was closed last
-// ([lastClosed]). So a search for records may go on at end-2, and all searches
-// together read every byte a bounded number of times.
+// that stands where a value was expected and reads as part of the object; [nested]
+// finds it. So a search for records may go on at end-2, and all searches together
+// read every byte a bounded number of times.
 func scan(b []byte, from int) (end int, whole bool) {
 	n, err := ecmajson.Scan(b[from:])
 	if err == nil {
@@ -36,14 +35,14 @@ func scan(b []byte, from int) (end int, whole bool) {
 	return from, false
 }
 
-// lastClosed returns the container that was closed last in b[from:to], which must
-// be the beginning of a JSON object, if nothing but white space follows it.
-func lastClosed(b []byte, from, to int) span {
+// nested returns the container in b[from:to], which must be the beginning of a
+// JSON object and no whole one, that may be a record of its own: the first whose
+// crc holds, else the one that was closed last if nothing but white space follows
+// it, because then what comes next did not fit it.
+func nested(b []byte, from, to int) span {
 	b = b[:len(trimEnd(b[:to]))]
-	if len(b) == 0 || b[len(b)-1] != '}' {
-		return span{}
-	}
 	var open []int
+	budget := 4 * (to - from) // bytes of checksums: containers that end alike may be nested
 	for i := from; i < len(b); {
 		switch b[i] {
 		case '"':
@@ -55,10 +54,19 @@ func lastClosed(b []byte, from, to int) span {
 			}
 			open = append(open, i)
 		case '}', ']':
-			if i == len(b)-1 && len(open) > 0 {
-				return span{open[len(open)-1], i + 1}
+			if len(open) == 0 {
+				return span{}
 			}
-			open = open[:max(len(open)-1, 0)]
+			last := span{open[len(open)-1], i + 1}
+			open = open[:len(open)-1]
+			if i == len(b)-1 {
+				return last
+			}
+			if text := b[last.from:last.to]; len(text) <= budget && hasSeal(text) {
+				if budget -= len(text); Verify(text) == CRCOK {
+					return last
+				}
+			}
 		}
 		i++
 	}

@@ -57,6 +57,12 @@ func Unseal(line []byte) (body []byte, ok bool) {
 	return body, ok
 }
 
+// hasSeal reports whether a line ends as one with a crc does.
+func hasSeal(line []byte) bool {
+	_, _, ok := cutSeal(line)
+	return ok
+}
+
 func cutSeal(line []byte) (body []byte, sum uint32, ok bool) {
 	n := len(line) - sealLen
 	if n < 1 || line[0] != '{' {

@@ -26,10 +26,13 @@ type Part struct {
 // are in order and cover everything except white space and byte order marks
 // between them. What has no damage gives one part with Kind "".
 //
-// A whole record is an object with a type and a timestamp and either an id or
-// its end at the end of the line, at a zero byte or at another record. The
-// condition keeps the parts of a torn record, such as the content blocks of its
-// message, from being taken for records.
+// A whole record is an object whose crc holds, or one with a type and a timestamp
+// that has an id and a parentId, or is a header, or has nothing after it but a zero
+// byte, another record or the end of the line. The condition keeps the parts of a
+// torn record, such as the content blocks of its message, from being taken for
+// records. One record cannot be told from such a part: one without a crc that
+// stands exactly where a torn one expected a value, with something after it that
+// reads on.
 //
 // A stretch is torn when it is the beginning of a JSON object, wherever in the
 // file it stands, since the newline after it may have been written by a later
@@ -38,14 +41,19 @@ type Part struct {
 // The time is linear in the length of the line, whatever its bytes; the memory is
 // bounded by the number of parts and one word for each level of nesting.
 func Split(line []byte) []Part {
-	var s splitter
-	s.line = line
+	s := splitter{line: line}
+	return s.split()
+}
+
+func (s *splitter) split() []Part {
+	line := s.line
 	from := 0 // everything before it is in parts
 	for at := nextObject(line, 0); at < len(line); {
 		end, whole := scan(line, at)
+		s.read += end - at
 		next, found := end, span{at, end}
 		if !whole {
-			next, found = max(at+1, end-len(`{"`)), lastClosed(line, at, end)
+			next, found = max(at+1, end-len(`{"`)), nested(line, at, end)
 		}
 		if found.to > 0 && s.isRecord(found) {
 			s.damage(from, found.from)
@@ -61,6 +69,7 @@ func Split(line []byte) []Part {
 type splitter struct {
 	line  []byte
 	parts []Part
+	read  int // bytes that were scanned; tests hold it against the length of the line
 }
 
 // isRecord reports whether a whole object or array is a record, not a part of

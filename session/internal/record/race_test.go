@@ -1,0 +1,6 @@
+//go:build race
+
+package record
+
+// raceEnabled: the race detector makes slices escape that otherwise do not.
+const raceEnabled = true
