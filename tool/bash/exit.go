@@ -77,8 +77,12 @@ func (e *Exit) Remarks(timeout time.Duration) []string {
 	if e.Cancelled {
 		r = append(r, "[Command cancelled]")
 	}
-	if e.HeldOpen {
-		r = append(r, "[Output ends here: the command has ended, but a process it left behind still held its output open]")
+	switch {
+	case e.TimedOut || e.Cancelled: // then nobody expects anything to run on
+	case e.Leftover:
+		r = append(r, "[Processes that the command left running were ended]")
+	case e.HeldOpen:
+		r = append(r, "[Output ends here: the command has ended, but a process it left behind still holds its output open]")
 	}
 	return r
 }
