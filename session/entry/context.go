@@ -43,12 +43,13 @@ type ContextMessage struct {
 	// Excluded marks an execution that its user does not want a model to see.
 	Excluded bool
 
-	entry Entry
+	entry *Entry
 }
 
 // BuildContext builds the context at the last entry of path, which runs from the
 // root, or from any entry at which [Reach] needs no more messages, to that leaf.
-// An empty path gives an empty context. It keeps no reference to path itself.
+// An empty path gives an empty context. The context keeps path, which must not be
+// modified any more.
 //
 // The messages are those that oh-my-pi 18 selects. After the last reset boundary
 // everything; else, with a compaction, its summary, then what it keeps, then what
@@ -63,19 +64,20 @@ type ContextMessage struct {
 func BuildContext(path []Entry, opts ContextOptions) *Context {
 	ctx := &Context{Settings: opts.Settings.Clone()}
 	ctx.Settings.foldPath(path)
-	p := pairing{messages: make([]ContextMessage, 0, len(path))}
+	p := newPairing(len(path))
 	boundary := lastOf(path, TypeResetBoundary)
 	compaction := lastOf(path, TypeCompaction)
 	if compaction > boundary {
 		ctx.Compaction = path[compaction].id
-		p.push(ContextMessage{EntryID: path[compaction].id, Role: RoleCompactionSummary, entry: path[compaction]})
-		for _, e := range kept(path[:compaction], path[compaction].compaction()) {
-			p.add(e)
+		p.push(ContextMessage{EntryID: path[compaction].id, Role: RoleCompactionSummary, entry: &path[compaction]})
+		before := kept(path[:compaction], path[compaction].compaction())
+		for i := range before {
+			p.add(&before[i])
 		}
 		boundary = compaction
 	}
-	for _, e := range path[boundary+1:] {
-		p.add(e)
+	for i := range path[boundary+1:] {
+		p.add(&path[boundary+1+i])
 	}
 	ctx.Messages, ctx.Repairs = p.resolve()
 	return ctx
@@ -111,17 +113,17 @@ func kept(before []Entry, k keep) []Entry {
 // content, so answers are asked at the end, and only until one tells.
 func (s *Settings) foldPath(path []Entry) {
 	from := 0
-	for i, e := range path {
-		if e.typ == TypeMessage {
+	for i := range path {
+		if path[i].typ == TypeMessage {
 			continue
 		}
-		Fold(s, e)
-		if _, ok := e.Checkpoint(); ok {
+		Fold(s, path[i])
+		if _, ok := path[i].Checkpoint(); ok {
 			from = i + 1
 		}
 	}
 	for i := len(path) - 1; i >= from && !s.ExplicitModel; i-- {
-		if e := path[i]; e.typ == TypeMessage && e.messageRole() == RoleAssistant && s.inferModel(e) {
+		if e := path[i]; e.Role() == RoleAssistant && s.inferModel(e) {
 			return
 		}
 	}
@@ -129,7 +131,7 @@ func (s *Settings) foldPath(path []Entry) {
 
 // Entry returns the entry that the message was made of, for a synthetic result
 // that of its turn.
-func (m ContextMessage) Entry() Entry { return m.entry }
+func (m ContextMessage) Entry() Entry { return *m.entry }
 
 // Message decodes the message. It fails if a member has not the type that the
 // format gives it; the message can then still be read from its entry's JSON.

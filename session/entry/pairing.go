@@ -41,12 +41,27 @@ const noTurn = -1
 // so that a hostile line with a million calls costs no more than its length.
 const manyCalls = 16
 
+// newPairing returns a pairing for at most n messages, which need not be many.
+func newPairing(n int) *pairing {
+	return &pairing{messages: make([]ContextMessage, 0, n), places: make([]place, 0, n)}
+}
+
 // add takes the message that e contributes, if any.
-func (p *pairing) add(e Entry) {
+func (p *pairing) add(e *Entry) {
 	m := ContextMessage{EntryID: e.id, entry: e}
 	switch e.typ {
 	case TypeMessage:
-		m.Role = e.messageRole()
+		at := messageAt(e.raw)
+		switch m.Role = roleAt(e.raw, at); m.Role {
+		case RoleAssistant:
+			p.addTurn(m, at)
+			return
+		case RoleToolResult:
+			p.addResult(m, at)
+			return
+		case RoleBashExecution, RolePythonExecution:
+			m.Excluded = e.excluded()
+		}
 	case TypeCustomMessage:
 		if c := gjson.Get(text(e.raw), "content"); c.Type == gjson.String || c.IsArray() {
 			m.Role = RoleCustom
@@ -59,18 +74,9 @@ func (p *pairing) add(e Entry) {
 	default:
 		return
 	}
-	switch m.Role {
-	case "":
+	if m.Role == "" {
 		p.repairs = append(p.repairs, Repair{Kind: RepairUnreadable, EntryID: e.id})
 		return
-	case RoleAssistant:
-		p.addTurn(m)
-		return
-	case RoleToolResult:
-		p.addResult(m)
-		return
-	case RoleBashExecution, RolePythonExecution:
-		m.Excluded = e.excluded()
 	}
 	p.push(m)
 }
@@ -83,17 +89,19 @@ func (p *pairing) push(m ContextMessage) *place {
 	return &p.places[p.last]
 }
 
-func (p *pairing) addTurn(m ContextMessage) {
+// addTurn takes an assistant message, which begins at the given place of its line.
+func (p *pairing) addTurn(m ContextMessage, at int) {
 	for _, id := range p.waiting {
 		p.wait(id, p.turn)
 	}
 	p.waiting = p.waiting[:0]
 	start := len(p.ids)
-	p.ids = m.entry.appendToolCallIDs(p.ids)
+	var end outcome
+	p.ids, end = scanTurn(m.entry.raw, at, p.ids)
 	m.ToolCallIDs = p.ids[start:len(p.ids):len(p.ids)]
 	pl := p.push(m)
 	p.turn = p.last
-	pl.dropped, pl.failed = m.entry.outcome()
+	pl.dropped, pl.failed = end == void, end == failed
 	p.odd = p.odd || pl.dropped
 	p.failed = p.failed || pl.failed
 	for _, id := range m.ToolCallIDs {
@@ -117,8 +125,9 @@ func (p *pairing) wait(id string, turn int) {
 	p.earlier[id] = int32(turn)
 }
 
-func (p *pairing) addResult(m ContextMessage) {
-	id := str(gjson.Get(text(m.entry.raw), "message.toolCallId"))
+// addResult takes a toolResult message, which begins at the given place of its line.
+func (p *pairing) addResult(m ContextMessage, at int) {
+	id := stringAt(m.entry.raw, at, "toolCallId")
 	pl := place{turn: noTurn}
 	if i := slices.Index(p.waiting, id); i >= 0 {
 		pl.turn = int32(p.turn)

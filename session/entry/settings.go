@@ -67,7 +67,7 @@ func (s Settings) Clone() Settings {
 func Fold(s *Settings, e Entry) {
 	switch e.typ {
 	case TypeMessage:
-		if !s.ExplicitModel && e.messageRole() == RoleAssistant {
+		if !s.ExplicitModel && e.Role() == RoleAssistant {
 			s.inferModel(e)
 		}
 	case TypeModelChange:

@@ -29,6 +29,7 @@ func Text(m Message) string {
 		b.WriteString("Ran `" + m.Command + "`\n")
 		writeOutput(&b, "", m.Output)
 		writeExit(&b, m.Cancelled, "command cancelled", m.ExitCode, "Command exited")
+		b.WriteString(outputNotice(m.Meta))
 		return b.String()
 	case PythonExecutionMessage:
 		if m.ExcludeFromContext {
@@ -38,6 +39,7 @@ func Text(m Message) string {
 		b.WriteString("Ran Python:\n```python\n" + m.Code + "\n```\n")
 		writeOutput(&b, "Output:\n", m.Output)
 		writeExit(&b, m.Cancelled, "execution cancelled", m.ExitCode, "Execution failed")
+		b.WriteString(outputNotice(m.Meta))
 		return b.String()
 	case FileMentionMessage:
 		var b strings.Builder
