@@ -39,9 +39,9 @@ func decodeBase64(s []byte) (data []byte, e encoding, ok bool) {
 		e.trailing = bytes.HasSuffix(s, []byte(e.newline))
 		digits = bytes.ReplaceAll(s, []byte(e.newline), nil)
 	}
-	e.url = bytes.ContainsAny(digits, "-_")
+	e.url = bytes.IndexByte(digits, '-') >= 0 || bytes.IndexByte(digits, '_') >= 0
 	e.unpadded = len(digits)%4 != 0
-	if bytes.ContainsAny(digits, "\r\n") || e.newline != "" && e.wrap == 0 {
+	if bytes.IndexByte(digits, '\r') >= 0 || bytes.IndexByte(digits, '\n') >= 0 || e.newline != "" && e.wrap == 0 {
 		return nil, e, false // the decoder would skip them
 	}
 	codec := e.codec()

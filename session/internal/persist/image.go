@@ -46,7 +46,7 @@ func (l limits) images(entry []byte) iter.Seq[Image] {
 			return
 		}
 		known, ours := findList(entry)
-		if !ours {
+		if !ours || !mayCite(entry) {
 			known = list{}
 		}
 		text, known := unwrapped(entry, known)

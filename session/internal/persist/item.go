@@ -83,9 +83,6 @@ type list struct {
 // findList finds the member externalized. ours tells whether it is a list of
 // items, as far as its shape can tell.
 func findList(entry []byte) (l list, ours bool) {
-	if !containsRare(entry, 'z', `externalized"`) {
-		return list{}, false
-	}
 	kept := bytes.IndexByte(entry, '{') + 1 // end of the member before
 	for k, v := range ecmajson.Object(entry) {
 		from, start := offset(entry, k), offset(entry, v)

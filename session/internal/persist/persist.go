@@ -13,7 +13,7 @@
 //   - A blob that is missing or corrupt costs its own string: the reference
 //     stays in place, [Missing] names it, and its way back stays listed.
 //   - All functions may be called concurrently. They need memory for the entry
-//     and the blobs it cites, and none that grows with the Go stack.
+//     and the blobs it cites, and do not recurse, however deep an entry nests.
 //
 // # The rules
 //
@@ -34,7 +34,7 @@
 //  5. What looks like the work of these rules already, a reference or an
 //     externalized member, is marked, so that it comes back as it was.
 //
-// Strings that only a JSON pointer of more than 64 KiB could name stay as they are.
+// What only a JSON pointer of more than 64 KiB could name stays as it is.
 //
 // # What is written
 //
@@ -118,15 +118,12 @@ func Plain(entry []byte) bool { return standard.plain(entry) }
 
 func (l limits) plain(b []byte) bool {
 	return len(b) <= l.text &&
-		!hasRun(b, &base64Char, l.image) &&
-		!containsRare(b, 'J', `partialJson"`) &&
-		!containsRare(b, 'j', `jsonlEvents"`) &&
-		!containsRare(b, '_', `image_url"`) &&
-		!containsRare(b, 'z', `externalized"`) &&
-		!mayCite(b)
+		!partialJSON.in(b) && !jsonlEvents.in(b) && !imageURL.in(b) &&
+		!mayCite(b) && !hasRun(b, &base64Char, l.image)
 }
 
-// mayCite reports whether b may hold a reference.
+// mayCite reports whether b may hold a reference. Whatever Prepare moved out of
+// a line, a reference is left in it; so this decides whether Restore has to look.
 func mayCite(b []byte) bool {
 	return hasRun(b, &hexChar, blobref.HexLen) && bytes.Contains(b, []byte(blobref.Prefix))
 }
@@ -187,17 +184,29 @@ func hasRun(b []byte, set *charSet, n int) bool {
 	return false
 }
 
-// containsRare reports whether word is in b. It looks for rare, a byte of word
-// that text seldom has: bytes.Contains would stop at every common first byte.
-func containsRare(b []byte, rare byte, word string) bool {
-	before := bytes.IndexByte([]byte(word), rare)
-	for i := 0; ; i++ {
+// word is the end of a member name, and the index of its byte that text has
+// most seldom. Looking for that byte costs one pass at the speed of memory;
+// bytes.Contains would stop at each of the many quotes or common letters.
+type word struct {
+	text string
+	rare int
+}
+
+var (
+	partialJSON = word{`partialJson"`, len(`partial`)}
+	jsonlEvents = word{`jsonlEvents"`, 0}
+	imageURL    = word{`image_url"`, len(`image`)}
+)
+
+// in reports whether the word occurs in b.
+func (w *word) in(b []byte) bool {
+	for rare, i := w.text[w.rare], 0; ; i++ {
 		n := bytes.IndexByte(b[i:], rare)
 		if n < 0 {
 			return false
 		}
 		i += n
-		if start := i - before; start >= 0 && len(b)-start >= len(word) && string(b[start:start+len(word)]) == word {
+		if from := i - w.rare; from >= 0 && len(b)-from >= len(w.text) && string(b[from:from+len(w.text)]) == w.text {
 			return true
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxPointer is the length from which JSON pointers are not written any more:
-// it bounds what a list of pointers into deeply nested data can grow to.
+// maxPointer is the longest JSON pointer that is written. What lies deeper is
+// not looked into, which bounds the list for hostile data, and the stack.
 const maxPointer = 64 << 10
 
 // appendToken appends one reference token of a JSON pointer (RFC 6901, 3).
@@ -27,6 +27,11 @@ func appendToken(dst, name []byte) []byte {
 		}
 	}
 	return dst
+}
+
+// tokenLen is how many bytes appendToken appends.
+func tokenLen(name []byte) int {
+	return 1 + len(name) + bytes.Count(name, []byte{'~'}) + bytes.Count(name, []byte{'/'})
 }
 
 var unescapeToken = strings.NewReplacer("~1", "/", "~0", "~")

@@ -42,8 +42,7 @@ func (l limits) prepare(ctx context.Context, entry []byte, put Put) ([]byte, err
 			return nil, err
 		}
 	}
-	p.addList()
-	return splice(entry, p.edits), nil
+	return p.addList(splice(entry, p.edits)), nil
 }
 
 // effective returns the sites in the order of the text, without those within
@@ -185,18 +184,22 @@ func (p *preparation) add(it item) {
 	p.items = it.append(p.items)
 }
 
-// addList puts the items into the entry, around a member of that name that the
-// entry has itself.
-func (p *preparation) addList() {
-	own, ours := findList(p.text)
+// addList puts the items into the line that the edits gave, around a member of
+// that name that the entry has itself, if that could be taken for ours.
+func (p *preparation) addList(line []byte) []byte {
+	if len(p.items) == 0 && !mayCite(line) {
+		return line
+	}
+	own, ours := findList(line)
 	switch {
 	case own.value.empty() && len(p.items) > 0:
-		end := len(p.text) - 1 // normal form ends with the brace
+		end := len(line) - 1 // normal form ends with the brace
 		text := append(append([]byte(`,"`+listMember+`":[`), p.items...), ']')
-		p.replace(span{end, end}, text)
+		return splice(line, []edit{{span{end, end}, text}})
 	case !own.value.empty() && (ours || len(p.items) > 0):
-		p.edits = append(p.edits, wrap(own.value, p.items)...)
+		return splice(line, wrap(own.value, p.items))
 	}
+	return line
 }
 
 // wrap turns the value at v into the item for the entry's own member, and the

@@ -34,10 +34,10 @@ func Restore(ctx context.Context, entry []byte, get Get) ([]byte, []Missing, err
 }
 
 func (l limits) restore(ctx context.Context, entry []byte, get Get) ([]byte, []Missing, error) {
-	known, ours := findList(entry)
-	if !ours && !mayCite(entry) {
+	if !mayCite(entry) {
 		return entry, nil, nil
 	}
+	known, ours := findList(entry)
 	r := restoration{ctx: ctx, limits: l, text: entry, get: get, blobs: make(map[blobref.Ref]fetched)}
 	if ours {
 		r.text, r.list = unwrapped(entry, known)

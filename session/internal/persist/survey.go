@@ -40,7 +40,7 @@ type frame struct {
 	start  int
 	key    []byte // name of the nearest enclosing member; elements of an array inherit it
 	index  int    // of the current element
-	path   int    // length of the pointer to here, at most
+	path   int    // length of the pointer to here
 	drops  bool   // whether rule 2 holds within
 	sites  int    // how many sites there were when it was opened
 	at     *pointers
@@ -149,8 +149,7 @@ func (s *survey) run(text []byte, named *pointers) error {
 			return errNotObject
 		}
 		f.value = i
-		switch text[i] {
-		case '{', '[':
+		if (text[i] == '{' || text[i] == '[') && f.path+f.tokenLen() < maxPointer {
 			s.open(i, f, nil)
 			i++
 			continue
@@ -220,12 +219,16 @@ func (f *frame) child() *pointers {
 	return f.at.element(f.index)
 }
 
-// tokenLen is what the current member or element adds to a pointer, at most.
+// tokenLen is what the current member or element adds to a pointer.
 func (f *frame) tokenLen() int {
 	if f.object {
-		return 1 + 2*len(f.name)
+		return tokenLen(f.name)
 	}
-	return 1 + 20
+	n := 2
+	for i := f.index; i >= 10; i /= 10 {
+		n++
+	}
+	return n
 }
 
 // str looks at a string, the current value of f.
@@ -273,9 +276,14 @@ func isImageURL(lit []byte) bool {
 // add records a site under the pointer to the current value of f, or to its
 // member name if given.
 func (s *survey) add(f *frame, at site, name []byte) {
-	if name == nil && f.path+f.tokenLen() > maxPointer || f.path+2*len(name) >= maxPointer {
+	size := f.path + f.tokenLen()
+	if name != nil {
+		size = f.path + tokenLen(name)
+	}
+	if size > maxPointer {
 		return
 	}
+	at.path = make([]byte, 0, size)
 	for k := range s.frames {
 		g := &s.frames[k]
 		switch {
@@ -284,8 +292,7 @@ func (s *survey) add(f *frame, at site, name []byte) {
 		case g.object:
 			at.path = appendToken(at.path, g.name)
 		default:
-			at.path = append(at.path, '/')
-			at.path = strconv.AppendInt(at.path, int64(g.index), 10)
+			at.path = strconv.AppendInt(append(at.path, '/'), int64(g.index), 10)
 		}
 	}
 	s.sites = append(s.sites, at)
