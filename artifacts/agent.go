@@ -150,7 +150,8 @@ type Output struct {
 // WriteAgent keeps the output of id. It never overwrites: where id has an output
 // already, this one becomes its next version. The text appears whole or not at
 // all, and its JSON is there before it. With Options.Sync both are on the disk
-// when WriteAgent returns.
+// when WriteAgent returns; when only the last fsync failed, both can be read and
+// the error says that a power cut may lose them.
 func (d *Dir) WriteAgent(ctx context.Context, id AgentID, out Output) (Agent, error) {
 	if id.IsZero() {
 		return Agent{}, errors.New("writing the output of an agent: it has no id")
@@ -195,8 +196,8 @@ func (d *Dir) writeAgent(ctx context.Context, id AgentID, out Output) (Agent, er
 			return Agent{}, err
 		}
 	}
-	if err := d.publishText(d.join(agentFile(id, version, ".md")), out.Text); err != nil {
-		if out.JSON != nil {
+	if published, err := d.publishText(d.join(agentFile(id, version, ".md")), out.Text); err != nil {
+		if out.JSON != nil && !published {
 			_ = d.fs.Remove(side) // the first error is the one to report
 		}
 		return Agent{}, err
@@ -204,18 +205,15 @@ func (d *Dir) writeAgent(ctx context.Context, id AgentID, out Output) (Agent, er
 	return d.LookupAgent(ctx, id, version)
 }
 
-// publishText writes a new file; it fails with fs.ErrExist when there is one.
-func (d *Dir) publishText(name string, text []byte) (err error) {
+// publishText writes a new file; it fails with fs.ErrExist when there is one. It
+// reports whether the file is there: after an error it may be, whole and not
+// durable.
+func (d *Dir) publishText(name string, text []byte) (published bool, err error) {
 	f, err := durable.CreateTemp(d.fs, d.path, filepath.Base(name))
 	if err != nil {
-		return err
+		return false, err
 	}
 	temp := f.Name()
-	defer func() {
-		if err != nil {
-			_ = d.fs.Remove(temp) // gone already when only the last fsync failed
-		}
-	}()
 	_, err = f.Write(text)
 	if err == nil && d.opt.Sync {
 		err = f.Sync()
@@ -223,16 +221,19 @@ func (d *Dir) publishText(name string, text []byte) (err error) {
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = d.fs.RenameNoReplace(temp, name)
 	}
-	if err := d.fs.RenameNoReplace(temp, name); err != nil {
-		return err
+	if err != nil {
+		_ = d.fs.Remove(temp) // the first error is the one to report
+		return false, err
 	}
 	if d.opt.Sync {
-		return d.fs.SyncDir(d.path)
+		if err := d.fs.SyncDir(d.path); err != nil {
+			return true, fmt.Errorf("it is written, but a power cut may lose it: %w", err)
+		}
 	}
-	return nil
+	return true, nil
 }
 
 // versions are those of id that have a text, ascending.
