@@ -10,8 +10,8 @@ import (
 )
 
 // Put stores what r yields and returns its reference and length, in bounded
-// memory. A blob of up to 256 KiB that is there already costs no write; a larger
-// one is spooled to a temporary, which is removed again when the blob exists.
+// memory. A blob below 256 KiB that is there already costs no write; a larger one is
+// spooled to a temporary, which is removed again when the blob exists.
 func (s *Store) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error) {
 	if err := ctx.Err(); err != nil {
 		return blobref.Ref{}, 0, fmt.Errorf("storing a stream: %w", err)

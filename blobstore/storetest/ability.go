@@ -184,8 +184,19 @@ func (s *suite) testGetRange(t *testing.T) {
 	data := random(300<<10, 25)
 	ref, size := s.set(t, store, data), int64(300<<10)
 	for _, r := range [][2]int64{
-		{0, 0}, {0, 1}, {0, size}, {0, size + 1}, {1, size}, {size - 1, 1}, {size - 1, 2}, {size, 0}, {size, 1},
-		{size + 1, 1}, {1 << 62, 1 << 62}, {255 << 10, 2 << 10}, {1, 1<<63 - 1},
+		{0, 0},
+		{0, 1},
+		{0, size},
+		{0, size + 1},
+		{1, size},
+		{size - 1, 1},
+		{size - 1, 2},
+		{size, 0},
+		{size, 1},
+		{size + 1, 1},
+		{1 << 62, 1 << 62},
+		{255 << 10, 2 << 10},
+		{1, 1<<63 - 1},
 	} {
 		off, n := r[0], r[1]
 		got, err := ranger.GetRange(t.Context(), ref, off, n)

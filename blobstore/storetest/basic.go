@@ -222,11 +222,11 @@ func agrees(model map[blobref.Ref][]byte, ref blobref.Ref, got []byte, err error
 	want, ok := model[ref]
 	switch {
 	case !ok && !errors.Is(err, blobstore.ErrNotFound):
-		return fmt.Errorf("Get of an absent blob = %d bytes, %v; want ErrNotFound", len(got), err)
+		return fmt.Errorf("calling Get of an absent blob gives %d bytes, %v; want ErrNotFound", len(got), err)
 	case !ok:
 		return nil
 	case err != nil:
-		return fmt.Errorf("Get: %w", err)
+		return fmt.Errorf("calling Get: %w", err)
 	}
 	return sameBytes(got, want)
 }

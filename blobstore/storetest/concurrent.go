@@ -41,7 +41,7 @@ func (s *suite) testConcurrentSame(t *testing.T) {
 			ctx := context.Background()
 			if i%2 == 0 {
 				if err := store.Set(ctx, ref, data); err != nil {
-					return fmt.Errorf("Set: %w", err)
+					return fmt.Errorf("calling Set: %w", err)
 				}
 			}
 			got, err := store.Get(ctx, ref)
@@ -49,7 +49,7 @@ func (s *suite) testConcurrentSame(t *testing.T) {
 				return nil // a reader may come before every writer
 			}
 			if err != nil {
-				return fmt.Errorf("Get: %w", err)
+				return fmt.Errorf("calling Get: %w", err)
 			}
 			return sameBytes(got, data)
 		})
@@ -67,11 +67,11 @@ func (s *suite) testConcurrentMany(t *testing.T) {
 		for i := w * blobs; i < (w+1)*blobs; i++ {
 			data := blob(i)
 			if err := store.Set(ctx, s.id(data), data); err != nil {
-				return fmt.Errorf("Set: %w", err)
+				return fmt.Errorf("calling Set: %w", err)
 			}
 			got, err := store.Get(ctx, s.id(data))
 			if err != nil {
-				return fmt.Errorf("Get: %w", err)
+				return fmt.Errorf("calling Get: %w", err)
 			}
 			if err := sameBytes(got, data); err != nil {
 				return err
@@ -102,16 +102,16 @@ func (s *suite) testReplaceAtomically(t *testing.T) {
 		for i := range 32 {
 			if g%2 == 0 {
 				if err := store.Set(ctx, id, value(g*32+i)); err != nil {
-					return fmt.Errorf("Set: %w", err)
+					return fmt.Errorf("calling Set: %w", err)
 				}
 				continue
 			}
 			got, err := store.Get(ctx, id)
 			if err != nil {
-				return fmt.Errorf("Get: %w", err)
+				return fmt.Errorf("calling Get: %w", err)
 			}
 			if len(got) == 0 || !bytes.Equal(got, value(int(got[0]))) {
-				return fmt.Errorf("Get returned %d bytes that no Set stored", len(got))
+				return fmt.Errorf("got %d bytes that no Set stored", len(got))
 			}
 		}
 		return nil

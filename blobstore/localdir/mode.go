@@ -1,0 +1,117 @@
+package localdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// checkMode holds the mode of the store against what is on the disk.
+func (s *Store) checkMode() error {
+	info, err := s.fsys.Lstat(s.dir)
+	switch {
+	case err == nil && !info.IsDir() && info.Mode()&fs.ModeSymlink == 0:
+		return errors.New("it is a file, not a directory")
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	_, err = s.fsys.Lstat(filepath.Join(s.dir, marker))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	marked := err == nil
+	switch s.opts.Mode {
+	case blobstore.Verified:
+		if marked {
+			return fmt.Errorf("%w: it holds opaque blobs (%s says so), whose bytes do not hash to their names", blobstore.ErrMode, marker)
+		}
+		return nil
+	case blobstore.Opaque:
+		return s.checkOpaque(marked)
+	}
+	return fmt.Errorf("%w: %v", blobstore.ErrMode, s.opts.Mode)
+}
+
+func (s *Store) checkOpaque(marked bool) error {
+	// What a symbolic link points to is called by its own name too.
+	real, err := filepath.EvalSymlinks(s.dir)
+	if err != nil {
+		real = s.dir
+	}
+	if filepath.Base(s.dir) == ompDir || filepath.Base(real) == ompDir {
+		return fmt.Errorf("%w: a directory called %q belongs to verified blobs; give opaque ones a directory of another name", blobstore.ErrMode, ompDir)
+	}
+	if marked {
+		return nil
+	}
+	entries, err := s.fsys.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), tempPrefix) {
+			return fmt.Errorf("%w: it is in use, but not for opaque blobs (it holds %s and no %s); give them an empty directory", blobstore.ErrMode, e.Name(), marker)
+		}
+	}
+	return nil
+}
+
+// prepare makes the directory, and its marker, before the first write.
+func (s *Store) prepare() error {
+	if s.ready.Load() {
+		return nil
+	}
+	s.readyMu.Lock()
+	defer s.readyMu.Unlock()
+	if s.ready.Load() {
+		return nil
+	}
+	if err := s.makeDir(); err != nil {
+		return err
+	}
+	// Again, for what another process did since Open.
+	if err := s.checkMode(); err != nil {
+		return fmt.Errorf("writing to blob directory %s: %w", s.dir, err)
+	}
+	if s.opts.Mode == blobstore.Opaque {
+		if _, err := s.fsys.Lstat(filepath.Join(s.dir, marker)); errors.Is(err, fs.ErrNotExist) {
+			text := "The blobs in this directory do not hash to their names: agentrun keeps ciphertext here.\n"
+			if err := durable.WriteFile(s.fsys, filepath.Join(s.dir, marker), s.opts.Sync, []byte(text)); err != nil {
+				return err
+			}
+		}
+	}
+	s.ready.Store(true)
+	return nil
+}
+
+func (s *Store) makeDir() error {
+	var missing []string // innermost first
+	for dir := s.dir; ; dir = filepath.Dir(dir) {
+		_, err := s.fsys.Lstat(dir)
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			break
+		}
+		missing = append(missing, dir)
+	}
+	if err := durable.MkdirAll(s.fsys, s.dir); err != nil {
+		return err
+	}
+	if !s.opts.Sync {
+		return nil
+	}
+	for _, dir := range missing {
+		if err := s.fsys.SyncDir(filepath.Dir(dir)); err != nil {
+			return fmt.Errorf("syncing the directory of %s: %w", dir, err)
+		}
+	}
+	return nil
+}
