@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
 
@@ -149,8 +148,10 @@ func plainEnd(b []byte, i int) int {
 			return i + bits.TrailingZeros64(hit)>>3
 		}
 	}
-	if n := bytes.IndexAny(b[i:], `"\`); n >= 0 {
-		return i + n
+	for ; i < len(b); i++ {
+		if b[i] == '"' || b[i] == '\\' {
+			return i
+		}
 	}
 	return len(b)
 }

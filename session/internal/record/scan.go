@@ -25,6 +25,11 @@ type span struct{ from, to int }
 // finds it. So a search for records may go on at end-2, and all searches together
 // read every byte a bounded number of times.
 func scan(b []byte, from int) (end int, whole bool) {
+	// Most of what begins like an object and is none fails here, without the error
+	// that a scan would make.
+	if q := plainEnd(b, from+len(`{"`)); from+1 < len(b) && b[from+1] == '"' && q+1 < len(b) && b[q] == '"' && b[q+1] != ':' && !isSpace(b[q+1]) {
+		return q + 1, false
+	}
 	n, err := ecmajson.Scan(b[from:])
 	if err == nil {
 		return from + n, true

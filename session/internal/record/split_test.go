@@ -110,7 +110,7 @@ func TestSplitOfWhatHasNoDamageIsOnePart(t *testing.T) {
 // Each of these has so many beginnings of objects that starting again at every
 // one of them would read it thousands of times.
 func TestSplitIsLinearOnHostileLines(t *testing.T) {
-	const size = 256 << 10
+	const size = 64 << 10
 	a := entryLine("a", "", "")
 	for name, unit := range map[string]string{
 		"starts of objects":                  `{"`,
