@@ -100,21 +100,18 @@ type tailLines struct {
 // the last line.
 func (v *view) lastLines(tail []byte, maxBytes, maxLines int64) tailLines {
 	t := tailLines{text: tail[len(tail):]}
-	for start := len(tail); start > 0 && t.lines < maxLines; {
-		end := start
-		start = bytes.LastIndexByte(tail[:end-1], '\n') + 1
+	for end := len(tail); end > 0 && t.lines < maxLines; {
+		start := bytes.LastIndexByte(tail[:end-1], '\n') + 1
 		line := tail[start:end]
 		whole := (start > 0 || !v.tail.evicted()) && line[0] != markHeadless
 		cut := bytes.IndexByte(line, markShortened) >= 0
-		size := int64(len(line))
-		if cut {
-			size--
-		}
+		size := int64(len(line) - marks(line))
 		if whole && t.size+size <= maxBytes {
 			t.text, t.size, t.lines = tail[start:], t.size+size, t.lines+1
 			if cut {
 				t.shortened++
 			}
+			end = start
 			continue
 		}
 		if t.lines == 0 {
@@ -128,28 +125,37 @@ func (v *view) lastLines(tail []byte, maxBytes, maxLines int64) tailLines {
 // endOf takes the end of a line that does not fit.
 func (t *tailLines) endOf(line []byte, maxBytes int64) {
 	line = bytes.TrimPrefix(line, []byte{markHeadless})
-	var mark int
+	behind := marks(line) // all that are left stand at its end
+	line = line[runeCeil(line, max(0, len(line)-behind-int(maxBytes))):]
+	size := len(line) - behind
+	if size <= 0 || line[0] == '\n' {
+		return // nothing but the newline has room: that shows nothing
+	}
+	t.text, t.size, t.lines, t.partial = line, int64(size), 1, true
 	if bytes.IndexByte(line, markShortened) >= 0 {
-		mark = 1
+		t.shortened = 1
 	}
-	line = line[runeCeil(line, max(0, len(line)-mark-int(maxBytes))):]
-	t.size = int64(len(line) - mark)
-	if t.size <= 0 || line[0] == '\n' || line[0] == markShortened {
-		t.size = 0 // nothing but the newline has room: that shows nothing
-		return
+}
+
+// marks returns how many marks a line of the tail window has.
+func marks(line []byte) int {
+	n := 0
+	for _, m := range []byte{markHeadless, markShortened, markOpen} {
+		if bytes.IndexByte(line, m) >= 0 {
+			n++
+		}
 	}
-	t.text, t.lines, t.shortened, t.partial = line, 1, int64(mark), true
+	return n
 }
 
 // appendUnmarked writes text without its marks.
 func appendUnmarked(b *strings.Builder, text []byte) {
 	for len(text) > 0 {
-		i := bytes.IndexByte(text, markShortened)
+		i := bytes.IndexFunc(text, func(r rune) bool { return r < '\t' })
 		if i < 0 {
-			b.Write(text)
-			return
+			i = len(text)
 		}
 		b.Write(text[:i])
-		text = text[i+1:]
+		text = text[min(i+1, len(text)):]
 	}
 }

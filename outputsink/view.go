@@ -3,12 +3,14 @@ package outputsink
 import (
 	"bytes"
 	"math"
+	"unicode/utf8"
 )
 
-// Two control characters, which text never holds, mark lines inside of the tail window; they are never shown.
+// Control characters, which text never holds, mark lines inside of the tail window; they are never shown.
 const (
 	markShortened = 0x01 // at the end: the line was shortened to MaxColumns
 	markHeadless  = 0x02 // at the beginning: the line was larger than all windows, this is its end
+	markOpen      = 0x03 // instead of the newline that the last line does not have
 )
 
 const ellipsis = "…"
@@ -107,7 +109,7 @@ func (v *view) erase() {
 // extend adds to the unfinished line.
 func (v *view) extend(b []byte) {
 	v.curLen += int64(len(b))
-	n := min(v.lineLimit-len(v.cur), len(b))
+	n := min(v.lineLimit+utf8.UTFMax-len(v.cur), len(b)) // a little more, so that it can be cut between characters
 	v.cur = append(v.cur, b[:n]...)
 	if n < len(b) && v.maxColumns == 0 {
 		v.curEnd.add(b[n:], v.maxBytes)
@@ -180,5 +182,7 @@ func (v *view) toTail(line []byte, cut, tooLarge, newline bool) {
 	}
 	if newline {
 		add('\n')
+	} else {
+		add(markOpen)
 	}
 }

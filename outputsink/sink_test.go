@@ -1,0 +1,529 @@
+package outputsink
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func numbered(from, to int) []byte {
+	var b bytes.Buffer
+	for i := from; i <= to; i++ {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	return b.Bytes()
+}
+
+func TestWhatIsWholeNeedsNoFile(t *testing.T) {
+	for name, in := range map[string]string{
+		"no output":                   "",
+		"a line":                      "hello\n",
+		"an unterminated line":        "hello",
+		"exactly MaxBytes":            strings.Repeat(strings.Repeat("x", 511)+"\n", DefaultMaxBytes/512),
+		"exactly MaxLines":            strings.Repeat("\n", DefaultMaxLines),
+		"lines of exactly MaxColumns": strings.Repeat("x", DefaultMaxColumns) + "\n",
+		"a long line rewritten":       strings.Repeat("x", 2000) + "\rshort\n",
+		"colours":                     "\x1b[31mred\x1b[0m\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			sum, _ := run(t, DefaultOptions(), []byte(in))
+			check(t, []byte(in), DefaultOptions(), sum, nil)
+			if sum.Truncated || sum.Notice != "" || sum.View != sanitize([]byte(in)) {
+				t.Errorf("truncated %v, notice %q", sum.Truncated, sum.Notice)
+			}
+		})
+	}
+}
+
+func TestNotices(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	with := func(f func(*Options)) Options {
+		o := DefaultOptions()
+		f(&o)
+		return o
+	}
+	for _, c := range []struct {
+		name string
+		o    Options
+		in   string
+		want string
+	}{
+		{
+			"lines missing in the middle", DefaultOptions(), string(numbered(1, 300_000)),
+			"[Showing lines 1-1200 and 298201-300000 of 300000; 297000 lines (3.3 MB) between them: artifact://0]",
+		},
+		{
+			"the tail only", with(func(o *Options) { o.HeadBytes = 0 }), string(numbered(1, 5000)),
+			"[Showing lines 2001-5000 of 5000; 2000 lines (18.5 KB) before them: artifact://0]",
+		},
+		{
+			"the head only", Options{MaxBytes: 21, HeadBytes: 21}, string(numbered(1, 10)),
+			"[Showing lines 1-3 of 10; 7 lines (50 B) after them: artifact://0]",
+		},
+		{
+			"single lines", Options{MaxBytes: 14, HeadBytes: 7}, string(numbered(1, 9)),
+			"[Showing lines 1 and 9 of 9; 7 lines (49 B) between them: artifact://0]",
+		},
+		{
+			"nothing fits", Options{MaxBytes: 1, MaxColumns: 0}, "é\né\n",
+			"[Showing no lines of 2; 2 lines (6 B) in all: artifact://0]",
+		},
+		{
+			"lines shortened", DefaultOptions(), "a\n" + strings.Repeat(long+"\n", 12),
+			"[Showing lines 1-13 of 13; 12 lines shortened to 768 bytes: artifact://0]",
+		},
+		{
+			"one line shortened", DefaultOptions(), long,
+			"[Showing line 1 of 1; 1 line shortened to 768 bytes: artifact://0]",
+		},
+		{
+			"lines shortened and missing", DefaultOptions(), strings.Repeat(long+"\n", 100),
+			"[Showing lines 1-26 and 61-100 of 100; 34 lines (33.2 KB) between them; 66 lines shortened to 768 bytes: artifact://0]",
+		},
+		{
+			"one line larger than the view", Options{MaxBytes: 50, HeadBytes: 20}, strings.Repeat("x", 1<<20),
+			"[Showing the beginning of line 1 and the end of line 1 of 1; 1.0 MB in all: artifact://0]",
+		},
+		{
+			"a last line larger than the view", Options{MaxBytes: 50, HeadBytes: 20}, "a\nb\n" + strings.Repeat("x", 100) + "\n",
+			"[Showing lines 1-2 and the end of line 3 of 3; 105 B in all: artifact://0]",
+		},
+		{
+			"control sequences only", DefaultOptions(), strings.Repeat("\x1b[31m", 20_000) + "red\n",
+			"[Showing line 1 of 1; 100000 bytes of control sequences and rewritten text left out: artifact://0]",
+		},
+		{"binary", DefaultOptions(), "\x7fELF\x00" + strings.Repeat("x", 12_340), "[Binary output, 12345 bytes: artifact://0]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sum, f := run(t, c.o, []byte(c.in))
+			check(t, []byte(c.in), c.o, sum, f)
+			if sum.Notice != c.want {
+				t.Errorf("got  %s\nwant %s", sum.Notice, c.want)
+			}
+		})
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1.0 KB", 51200: "50.0 KB", 1<<20 - 1: "1.0 MB", 1 << 20: "1.0 MB", 1 << 30: "1.0 GB", 10 << 30: "10.0 GB", 5 << 40: "5.0 TB", 5000 << 40: "5000.0 TB",
+	} {
+		if got := formatBytes(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestBinaryOutputIsDescribedNotShown(t *testing.T) {
+	random := make([]byte, 20_000)
+	for i, x := 0, uint32(1); i < len(random); i++ {
+		x = x*1664525 + 1013904223
+		random[i] = byte(x>>24) | 1 // no NUL
+	}
+	text := strings.Repeat("some text\n", 1000)
+	latin := strings.Repeat("na\xefve caf\xe9\n", 1000)
+	for _, c := range []struct {
+		name   string
+		in     string
+		binary bool
+	}{
+		{"a NUL at the beginning", "\x00", true},
+		{"a NUL as the last byte of the window", text[:binaryWindow-1] + "\x00", true},
+		{"a NUL behind the window", text[:binaryWindow] + "\x00" + text, false},
+		{"random bytes without NUL", string(random), true},
+		{"invalid bytes only", strings.Repeat("\xff", 100), true},
+		{"invalid bytes behind the window", text[:binaryWindow] + string(random), false},
+		{"a few invalid bytes", "\xff\xfe\xfd", false},
+		{"text in Latin-1", latin, false},
+		{"text in Japanese", strings.Repeat("日本語のテキスト\n", 1000), false},
+		{"nothing but colours", strings.Repeat("\x1b[31m\x1b[0m", 1000), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, size := range []int{len(c.in), 1000, 7} {
+				var chunks [][]byte
+				for rest := []byte(c.in); len(rest) > 0; {
+					n := min(size, len(rest))
+					chunks = append(chunks, rest[:n])
+					rest = rest[n:]
+				}
+				sum, f := run(t, DefaultOptions(), chunks...)
+				check(t, []byte(c.in), DefaultOptions(), sum, f)
+				if sum.Binary != c.binary {
+					t.Errorf("in chunks of %d: binary %v, want %v", size, sum.Binary, c.binary)
+				}
+				if c.binary && (sum.Text != "" || sum.View != sum.Notice || sum.ShownBytes != 0 || sum.Ranges != nil) {
+					t.Errorf("binary output is shown: %.100q", sum.View)
+				}
+			}
+		})
+	}
+}
+
+func TestSanitizedBytesAreThoseThatAreNoText(t *testing.T) {
+	for in, want := range map[string]int64{
+		"plain\n":               0,
+		"é\t😀\n":                0,
+		"\x1b[31mred\x1b[0m\n":  9,
+		"a\r\n":                 1,
+		"10%\r20%\r100%\n":      8,
+		"é\xffé\n":              1,
+		"é\xff\rx\n":            4,
+		"a\x1b]0;never":         9,
+		"10%\x1b[2K\x1b[1Gok\n": 11,
+		"\xe2\x82":              2,
+	} {
+		sum, _ := run(t, DefaultOptions(), []byte(in))
+		if sum.SanitizedBytes != want {
+			t.Errorf("%q: %d, want %d", in, sum.SanitizedBytes, want)
+		}
+	}
+}
+
+func TestLargeOutputs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hundreds of megabytes")
+	}
+	for _, c := range []struct {
+		name  string
+		chunk string
+		times int
+		o     Options
+		lines int64
+	}{
+		{"a line without an end", strings.Repeat("x", 64<<10), 4 << 10, DefaultOptions(), 1},
+		{"a line without an end, not shortened", strings.Repeat("x", 64<<10), 1 << 10, Options{HeadBytes: 100}, 1},
+		{"a line of control sequences", strings.Repeat("\x1b[1m\r", 10<<10), 1 << 8, DefaultOptions(), 1},
+		{"ten million tiny lines", strings.Repeat("\n", 10_000), 1000, DefaultOptions(), 10_000_000},
+		{"clean lines", strings.Repeat(strings.Repeat("x", 99)+"\n", 41), 50_000, DefaultOptions(), 41 * 50_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &nullFile{}
+			o := c.o
+			o.Open = func() (File, error) { return f, nil }
+			before := heap()
+			s := New(o)
+			chunk := []byte(c.chunk)
+			for range c.times {
+				if _, err := s.Stdout().Write(chunk); err != nil {
+					t.Fatal(err)
+				}
+			}
+			used := heap() - before
+			sum, err := s.Close()
+			if err != nil || sum.TotalBytes != int64(len(chunk)*c.times) || sum.TotalLines != c.lines || f.size != sum.TotalBytes {
+				t.Errorf("%d bytes, %d lines, file of %d, %v", sum.TotalBytes, sum.TotalLines, f.size, err)
+			}
+			if used > 1<<20 {
+				t.Errorf("%d bytes of memory are held", used)
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// nullFile is a file that only counts.
+type nullFile struct{ size int64 }
+
+func (f *nullFile) Write(p []byte) (int, error)            { f.size += int64(len(p)); return len(p), nil }
+func (f *nullFile) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
+func (f *nullFile) ReadAt(p []byte, _ int64) (int, error)  { return 0, errors.ErrUnsupported }
+func (f *nullFile) Truncate(int64) error                   { return nil }
+func (f *nullFile) URL() string                            { return "artifact://0" }
+func (f *nullFile) Finish(Index) error                     { return nil }
+func (f *nullFile) Close() error                           { return nil }
+
+func TestBothStreamsAtOnce(t *testing.T) {
+	f := &memFile{url: "artifact://0"}
+	o := DefaultOptions()
+	o.Open = func() (File, error) { return f, nil }
+	s := New(o)
+	var wg sync.WaitGroup
+	for name, w := range map[string]io.Writer{"out": s.Stdout(), "err": s.Stderr()} {
+		wg.Go(func() {
+			for i := range 5000 {
+				fmt.Fprintf(w, "%s %d\n", name, i)
+			}
+		})
+	}
+	wg.Wait()
+	sum, err := s.Close()
+	if err != nil || sum.TotalLines != 10_000 || sum.Index.Lines != 10_000 {
+		t.Fatalf("%d lines, %v", sum.TotalLines, err)
+	}
+	next := map[string]int{}
+	for line := range strings.Lines(string(f.data)) {
+		var name string
+		var i int
+		if _, err := fmt.Sscanf(line, "%s %d\n", &name, &i); err != nil || next[name] != i {
+			t.Fatalf("line %q, want number %d", line, next[name])
+		}
+		next[name]++
+	}
+}
+
+func TestWritesBehindCloseAreRefused(t *testing.T) {
+	s := New(DefaultOptions())
+	fmt.Fprintln(s.Stdout(), "a")
+	first, err := s.Close()
+	if n, werr := s.Stderr().Write([]byte("b")); n != 0 || !errors.Is(werr, ErrClosed) {
+		t.Errorf("written %d, %v", n, werr)
+	}
+	again, err2 := s.Close()
+	if fmt.Sprint(first, err) != fmt.Sprint(again, err2) || first.View != "a\n" {
+		t.Errorf("%v, %v and then %v, %v", first, err, again, err2)
+	}
+}
+
+func TestAFileThatCannotBeOpened(t *testing.T) {
+	for _, c := range []struct {
+		name, reason string
+		open         func() (File, error)
+	}{
+		{"an error", "permission denied", func() (File, error) { return nil, &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission} }},
+		{"no file and no error", "no file was asked for", func() (File, error) { return nil, nil }},
+		{"no opener", "no file was asked for", nil},
+		{"an error of several lines", "one two", func() (File, error) { return nil, errors.New("one\ntwo\x1b") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			calls := 0
+			o := DefaultOptions()
+			if c.open != nil {
+				o.Open = func() (File, error) { calls++; return c.open() }
+			}
+			s := New(o)
+			in := numbered(1, 100_000)
+			for chunk := range bytes.Lines(in) {
+				if _, err := s.Stdout().Write(chunk); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sum, err := s.Close()
+			if err == nil || calls > 1 {
+				t.Errorf("error %v, opened %d times", err, calls)
+			}
+			if sum.Text != model(in, o).text || sum.TotalLines != 100_000 || sum.TotalBytes != int64(len(in)) {
+				t.Errorf("the view is not as with a file: %d bytes of %d lines", len(sum.Text), sum.TotalLines)
+			}
+			if sum.Artifact != "" || sum.ArtifactState.Kind != ArtifactMissing || !strings.Contains(sum.Notice, "; the rest could not be kept: ") ||
+				!strings.Contains(sum.Notice, c.reason) || strings.Contains(sum.Notice, "\n") {
+				t.Errorf("state %q, artifact %q, notice %s", sum.ArtifactState, sum.Artifact, sum.Notice)
+			}
+			if !strings.HasPrefix(sum.ArtifactState.String(), "could not be opened because of ") {
+				t.Errorf("state %q", sum.ArtifactState)
+			}
+		})
+	}
+}
+
+func TestADiskThatIsFullAtAnyByte(t *testing.T) {
+	in := numbered(1, 12_000) // 128 KB
+	want := model(in, DefaultOptions())
+	full := &os.PathError{Op: "write", Path: "0.bash.log", Err: syscall.ENOSPC}
+	for _, limit := range []int64{0, 64 << 10} {
+		for room := 0; room < len(in); room += 3001 {
+			f := &memFile{url: "artifact://0", room: room, err: full}
+			o := DefaultOptions()
+			o.MaxArtifactBytes = limit
+			o.Open = func() (File, error) { return f, nil }
+			s := New(o)
+			for chunk := range bytes.Lines(in) {
+				if _, err := s.Stdout().Write(chunk); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sum, err := s.Close()
+			if limit > 0 && room >= int(limit) {
+				if err != nil || sum.ArtifactState.Kind != ArtifactCapped {
+					t.Fatalf("limit %d, room for %d: %q, %v", limit, room, sum.ArtifactState, err)
+				}
+				continue
+			}
+			if sum.Text != want.text || sum.TotalLines != 12_000 || sum.TotalBytes != int64(len(in)) || !errors.Is(err, syscall.ENOSPC) || !f.closed {
+				t.Fatalf("room for %d: %d bytes of view, %d lines, %v, closed %v", room, len(sum.Text), sum.TotalLines, err, f.closed)
+			}
+			if room == 0 {
+				if sum.Artifact != "" || sum.ArtifactState.Kind != ArtifactMissing || f.finished {
+					t.Fatalf("nothing was kept: %q, %q, finished %v", sum.Artifact, sum.ArtifactState, f.finished)
+				}
+				continue
+			}
+			k := sum.ArtifactState.Head
+			if sum.ArtifactState.Kind != ArtifactCut || k != int64(room) || !bytes.Equal(f.data, in[:k]) || sum.ArtifactBytes != k {
+				t.Fatalf("room for %d: %q, file of %d", room, sum.ArtifactState, len(f.data))
+			}
+			if state := fmt.Sprintf("ends at byte %d because of write 0.bash.log: no space left on device", k); sum.ArtifactState.String() != state || !strings.Contains(sum.Notice, ": artifact://0, which "+state) {
+				t.Fatalf("state %q, notice %s", sum.ArtifactState, sum.Notice)
+			}
+			ix, err := buildIndex(bytes.NewReader(in), k)
+			if err != nil || fmt.Sprint(ix) != fmt.Sprint(f.index) || !f.finished {
+				t.Fatalf("room for %d: the index is that of %d bytes, %d lines", room, f.index.Size, f.index.Lines)
+			}
+		}
+	}
+}
+
+func TestFilesThatLieHarmNobody(t *testing.T) {
+	in := numbered(1, 50_000)
+	broken := errors.New("input/output error")
+	for _, c := range []struct {
+		name string
+		f    *memFile
+		kind ArtifactKind
+	}{
+		{"writes less and says nothing", &memFile{short: true}, ArtifactCut},
+		{"says it wrote more", &memFile{boast: true}, ArtifactMissing},
+		{"does not finish", &memFile{finishErr: broken}, ArtifactUnconfirmed},
+		{"does not close", &memFile{closeErr: broken}, ArtifactUnconfirmed},
+	} {
+		for _, limit := range []int64{0, 100_000} {
+			t.Run(fmt.Sprintf("%s, limit %d", c.name, limit), func(t *testing.T) {
+				f := *c.f
+				f.url = "artifact://0"
+				o := DefaultOptions()
+				o.MaxArtifactBytes = limit
+				o.Open = func() (File, error) { return &f, nil }
+				s := New(o)
+				if _, err := s.Stdout().Write(in); err != nil {
+					t.Fatal(err)
+				}
+				sum, err := s.Close()
+				if err == nil || sum.ArtifactState.Kind != c.kind || sum.Text != model(in, o).text {
+					t.Errorf("%q, %v", sum.ArtifactState, err)
+				}
+				if c.kind == ArtifactCut && !bytes.Equal(f.data, in[:sum.ArtifactState.Head]) {
+					t.Errorf("%q, but the file has %d bytes", sum.ArtifactState, len(f.data))
+				}
+			})
+		}
+	}
+}
+
+func TestAFileWithALimitKeepsHeadAndTail(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Int64Range(0, 40_000).Draw(t, "limit") + 1
+		in := numbered(1, rapid.IntRange(1, 30_000).Draw(t, "lines"))
+		f := &memFile{url: "artifact://0"}
+		o := Options{MaxBytes: 100, HeadBytes: 50, MaxArtifactBytes: limit, Open: func() (File, error) { return f, nil }}
+		s := New(o)
+		for rest := in; len(rest) > 0; {
+			n := rapid.IntRange(1, min(len(rest), 100_000)).Draw(t, "chunk")
+			_, _ = s.Stdout().Write(rest[:n])
+			rest = rest[n:]
+		}
+		live := s.Live()
+		defer live.Close()
+		sum, err := s.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit = max(limit, MinArtifactBytes)
+		if int64(len(f.data)) > limit || sum.ArtifactBytes != int64(len(f.data)) && sum.Truncated {
+			t.Fatalf("the file has %d bytes, the summary says %d", len(f.data), sum.ArtifactBytes)
+		}
+		if int64(len(in)) <= limit {
+			if sum.Truncated && (!bytes.Equal(f.data, in) || sum.ArtifactState.Kind != ArtifactComplete) {
+				t.Fatalf("%d bytes fit in %d: %q", len(in), limit, sum.ArtifactState)
+			}
+			return
+		}
+		st := sum.ArtifactState
+		head, line, tail := f.data[:st.Head], f.data[st.Head:st.Head+elisionBytes], f.data[st.Head+elisionBytes:]
+		gone := int64(len(in)) - st.Head - st.Tail
+		if st.Kind != ArtifactCapped || st.Head != limit/2 || st.Tail < limit/4-elisionBytes || !bytes.Equal(head, in[:st.Head]) ||
+			!bytes.Equal(tail, in[int64(len(in))-st.Tail:]) || !strings.HasPrefix(string(line), fmt.Sprintf("\n[%d bytes (%s) of the output, from byte %d on, are left out here", gone, formatBytes(gone), st.Head)) ||
+			bytes.Count(line, newlineText) != 2 || line[elisionBytes-1] != '\n' {
+			t.Fatalf("%q of %d bytes, limit %d; line %q", st, len(in), limit, line)
+		}
+		if !strings.HasSuffix(sum.Notice, fmt.Sprintf("which keeps the first %s and the last %s of %s]", formatBytes(st.Head), formatBytes(st.Tail), formatBytes(int64(len(in))))) {
+			t.Fatalf("notice %s", sum.Notice)
+		}
+		ix, err := buildIndex(bytes.NewReader(f.data), int64(len(f.data)))
+		if err != nil || fmt.Sprint(ix) != fmt.Sprint(sum.Index) || fmt.Sprint(ix) != fmt.Sprint(f.index) {
+			t.Fatalf("the index is not that of the file")
+		}
+		got, lost := readAll(t, live)
+		if want := string(in[:st.Head]) + string(in[int64(len(in))-st.Tail:]); got != want || lost != gone {
+			t.Fatalf("read %d bytes and lost %d; want %d and %d", len(got), lost, len(want), gone)
+		}
+	})
+}
+
+// readAll reads to the end and returns also how many bytes were lost.
+func readAll(t fataler, l *Live) (string, int64) {
+	t.Helper()
+	var b bytes.Buffer
+	var lost int64
+	buf := make([]byte, 1000)
+	for {
+		n, err := l.Read(buf)
+		b.Write(buf[:n])
+		var gone *LostError
+		switch {
+		case errors.As(err, &gone):
+			lost += gone.To - gone.From
+		case errors.Is(err, io.EOF):
+			return b.String(), lost
+		case err != nil:
+			t.Fatalf("reading: %v", err)
+		}
+	}
+}
+
+func TestBytesThatWaitAreWrittenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &memFile{url: "artifact://0"}
+		o := DefaultOptions()
+		o.MaxBytes = 10
+		o.Open = func() (File, error) { return f, nil }
+		s := New(o)
+		for i := range 3 {
+			fmt.Fprintf(s.Stdout(), "round %d, some text\n", i)
+			time.Sleep(FlushAfter + time.Millisecond)
+			synctest.Wait()
+			if n := len(f.data); n != 19*(i+1) {
+				t.Errorf("round %d: %d bytes have been written", i, n)
+			}
+		}
+		fmt.Fprint(s.Stdout(), "the end")
+		if _, err := s.Close(); err != nil || len(f.data) != 64 {
+			t.Errorf("%d bytes at the end, %v", len(f.data), err)
+		}
+	})
+}
+
+func TestSmallWritesAreCollected(t *testing.T) {
+	f := &memFile{url: "artifact://0"}
+	o := DefaultOptions()
+	o.Open = func() (File, error) { return f, nil }
+	s := New(o)
+	for range 10_000 {
+		fmt.Fprintln(s.Stdout(), strings.Repeat("x", 99))
+	}
+	sum, err := s.Close()
+	if err != nil || len(f.data) != 1_000_000 || sum.ArtifactBytes != 1_000_000 {
+		t.Fatalf("%d bytes, %v", len(f.data), err)
+	}
+	if f.writes > 100 {
+		t.Errorf("%d writes for 1 MB", f.writes)
+	}
+}
