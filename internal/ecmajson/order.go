@@ -16,12 +16,11 @@ type unordered struct {
 	members     []span // in the order to be written
 }
 
-// frame is an open container.
+// frame is an open object.
 type frame struct {
-	object  bool
 	ordered bool
-	names   bool // a key that is no array index has been seen
-	index   int64
+	names   bool  // a key that is no array index has been seen
+	index   int64 // the highest array index among its keys, -1 before the first
 	open    int
 	first   int    // index into checker.keys of its first key
 	seen    uint64 // a bit for each hash of a key seen
@@ -31,8 +30,8 @@ type frame struct {
 // checker reads a value in one pass, and tells whether its tokens are normal
 // and which objects are not in order.
 type checker struct {
-	frames    []frame
-	keys      []span // of all open objects, innermost last
+	frames    []frame // of all open objects, innermost last
+	keys      []span  // of all open objects, innermost last
 	unordered []unordered
 }
 
@@ -40,6 +39,8 @@ type checker struct {
 // space. The grammar is that of scan.
 func (c *checker) check(b []byte) (ok bool) {
 	c.frames, c.keys, c.unordered = c.frames[:0], c.keys[:0], nil
+	var open nesting
+	object := false // whether the innermost open container is an object
 	i := 0
 value:
 	if i >= len(b) {
@@ -51,14 +52,17 @@ value:
 			return false
 		}
 	case '{':
-		c.frames = append(c.frames, frame{object: true, ordered: true, index: -1, open: i, first: len(c.keys)})
+		c.frames = append(c.frames, frame{ordered: true, index: -1, open: i, first: len(c.keys)})
+		open.push(true)
+		object = true
 		i++
 		if i < len(b) && b[i] == '}' {
 			break // the closing brace is read below
 		}
 		goto key
 	case '[':
-		c.frames = append(c.frames, frame{})
+		open.push(false)
+		object = false
 		i++
 		if i < len(b) && b[i] == ']' {
 			break
@@ -75,29 +79,26 @@ value:
 		}
 	}
 after:
-	if len(c.frames) == 0 {
+	if open.depth == 0 {
 		return i == len(b)
 	}
 	if i >= len(b) {
 		return false
 	}
-	switch f := &c.frames[len(c.frames)-1]; {
+	switch {
 	case b[i] == ',':
 		i++
-		if f.object {
-			goto key
+		if !object {
+			goto value
 		}
-		goto value
-	case b[i] == '}' && f.object:
-		if !f.ordered {
-			c.unordered = append(c.unordered, unordered{open: f.open, close: i, members: order(b, c.keys[f.first:], i)})
-		}
-		c.keys = c.keys[:f.first]
-	case b[i] == ']' && !f.object:
+		goto key
+	case b[i] == '}' && object:
+		c.closeObject(b, i)
+	case b[i] == ']' && !object:
 	default:
 		return false
 	}
-	c.frames = c.frames[:len(c.frames)-1]
+	object = open.pop()
 	i++
 	goto after
 key:
@@ -111,6 +112,16 @@ key:
 	c.key(b, start, i)
 	i++
 	goto value
+}
+
+// closeObject leaves the innermost object, whose brace is at closing.
+func (c *checker) closeObject(b []byte, closing int) {
+	f := &c.frames[len(c.frames)-1]
+	if !f.ordered {
+		c.unordered = append(c.unordered, unordered{open: f.open, close: closing, members: order(b, c.keys[f.first:], closing)})
+	}
+	c.keys = c.keys[:f.first]
+	c.frames = c.frames[:len(c.frames)-1]
 }
 
 // manyKeys is the number of members from which a map finds a repeated key.
