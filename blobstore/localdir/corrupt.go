@@ -18,24 +18,20 @@ import (
 const lockWait = 10 * time.Second
 
 // setAside is called with the open file f that was found under the name of ref
-// and does not hold its bytes. It moves the file to .corrupt and returns
-// ErrCorrupt; where it cannot, the error says so as well. It returns errChanged,
+// and does not hold its bytes, and moves it to .corrupt. It returns errChanged,
 // and moves nothing, when the name stands for another file by now or the bytes
-// are right at a second look.
+// are right at a second look. Where it cannot move the file the error matches
+// ErrCorrupt.
 func (s *Store) setAside(ctx context.Context, ref blobref.Ref, f durable.File) error {
-	aside := s.corruptPath(ref)
-	err := s.withCorruptLock(ctx, func() error { return s.moveAside(ctx, ref, f, aside) })
-	switch {
-	case err == nil:
-		return fmt.Errorf("%w (moved to %s); store the same content again to heal it", blobstore.ErrCorrupt, aside)
-	case errors.Is(err, errChanged), ctx.Err() != nil:
+	err := s.withCorruptLock(ctx, func() error { return s.moveAside(ctx, ref, f) })
+	if err == nil || errors.Is(err, errChanged) || ctx.Err() != nil {
 		return err
 	}
 	return fmt.Errorf("%w (%s could not be moved aside: %w)", blobstore.ErrCorrupt, s.path(ref), err)
 }
 
-func (s *Store) moveAside(ctx context.Context, ref blobref.Ref, f durable.File, aside string) error {
-	path := s.path(ref)
+func (s *Store) moveAside(ctx context.Context, ref blobref.Ref, f durable.File) error {
+	path, aside := s.path(ref), s.corruptPath(ref)
 	judged, err := f.Identify()
 	if err != nil {
 		return err

@@ -198,7 +198,10 @@ func (s *Store) tryOpen(ctx context.Context, ref blobref.Ref, good judge) (durab
 	case s.opts.Mode == blobstore.Opaque:
 		return nil, 0, errChanged
 	}
-	return nil, 0, s.setAside(ctx, ref, f)
+	if err := s.setAside(ctx, ref, f); err != nil {
+		return nil, 0, err
+	}
+	return nil, 0, fmt.Errorf("%w (moved to %s); store the same content again to heal it", blobstore.ErrCorrupt, s.corruptPath(ref))
 }
 
 // hint says what to do about a file that durable refuses to open.

@@ -130,11 +130,8 @@ func (s *Store) compare(ctx context.Context, in *incoming) (state, error) {
 		return differs, nil
 	}
 	err = s.setAside(ctx, in.ref, f)
-	if _, serr := s.fsys.Identify(s.path(in.ref)); errors.Is(serr, fs.ErrNotExist) {
-		return absent, nil // moved, by this call or another
-	}
 	if errors.Is(err, errChanged) {
-		return absent, nil // the publish will find the name taken and compare again
+		err = nil // where the name is taken again, the publish will find that out
 	}
 	return absent, err
 }
