@@ -13,8 +13,8 @@
 //   - A timeout or a cancelled context ends the command: SIGINT, 2 s later SIGTERM, 2 s later SIGKILL, each to the
 //     whole process group.
 //   - The result does not wait for what the command left behind. Who holds the output open is listened to until
-//     250 ms passed in silence, a second at most; what is left in the process group is then ended (SIGTERM, half a
-//     second later SIGKILL). A command that means to leave something running starts it with setsid(1).
+//     250 ms passed in silence, a second at most; what is left in the process group 100 ms later is ended (SIGTERM, half
+//     a second later SIGKILL). A command that means to leave something running starts it with setsid(1).
 //
 // # Refused
 //

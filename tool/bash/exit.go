@@ -30,7 +30,8 @@ type Exit struct {
 	TimedOut  bool // Timeout passed while the command ran
 	Cancelled bool // the context was done while the command ran
 
-	// HeldOpen: when the leader had ended, another process held the output open and was not waited for.
+	// HeldOpen: the leader and its group had ended, and another process still held the output open and was not
+	// waited for.
 	HeldOpen bool
 
 	// Leftover: processes of the group outlived the leader and were ended.

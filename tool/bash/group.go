@@ -80,7 +80,7 @@ func (g *group) signal(sig syscall.Signal) {
 // microseconds, while the kernel goes round all other numbers before it gives one out again.
 func (g *group) end(pt *patience, exit *Exit) syscall.WaitStatus {
 	_ = g.cmd.Wait() // its error is the status once more
-	if alive(g.pid) {
+	if !g.vanishes(pt.leaving) {
 		exit.Leftover = true
 		g.signal(syscall.SIGTERM)
 		if !g.vanishes(pt.leftover) {

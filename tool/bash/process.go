@@ -54,6 +54,7 @@ type patience struct {
 	kill      time.Duration // from SIGKILL until the leader is given up
 	quiet     time.Duration // silence after which an output held open by somebody else is closed
 	drain     time.Duration // the same, when there is no silence
+	leaving   time.Duration // for what the leader left behind to end by itself
 	leftover  time.Duration // from SIGTERM to SIGKILL for what the leader left behind
 }
 
@@ -63,6 +64,7 @@ var defaultPatience = patience{
 	kill:      10 * time.Second,
 	quiet:     250 * time.Millisecond,
 	drain:     time.Second,
+	leaving:   100 * time.Millisecond,
 	leftover:  500 * time.Millisecond,
 }
 
@@ -77,9 +79,9 @@ var ErrUnkillable = errors.New("the command does not die")
 // error is returned.
 //
 // The end is that of the leader. Everything written before it is delivered. When somebody else still holds the
-// output open, Run goes on reading until there was nothing for 250 ms, at most for a second. What is then left of the
-// process group is sent SIGTERM and half a second later SIGKILL: a command that means to leave something running
-// gives it a session of its own (setsid).
+// output open, Run goes on reading until there was nothing for 250 ms, at most for a second. What is left of the process
+// group 100 ms after that is sent SIGTERM and half a second later SIGKILL: a command that means to leave something
+// running gives it a session of its own (setsid).
 //
 // A command that can not be started is an outcome, not an error of Run: see [Exit.Start]. When Run returns, no goroutine,
 // child or descriptor of it is left, except as [ErrUnkillable] says.
@@ -156,9 +158,9 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	}
 	exit.Duration = time.Since(began)
 
-	exit.HeldOpen = !out.finish(patience)
+	out.finish(patience)
 	status := g.end(patience, &exit)
-	out.sweep()
+	exit.HeldOpen = !out.sweep()
 	exit.set(status)
 	return exit, out.err()
 }

@@ -77,8 +77,8 @@ func (s *streams) start() {
 }
 
 // finish is called when the leader has ended. It waits for the end of file of each pipe, for silence, or for the
-// end of patience, and reports whether all pipes had their end of file.
-func (s *streams) finish(pt *patience) bool {
+// end of patience.
+func (s *streams) finish(pt *patience) {
 	for _, p := range s.pipes {
 		p.mu.Lock()
 		now := time.Now()
@@ -86,20 +86,21 @@ func (s *streams) finish(pt *patience) bool {
 		p.extend(now)
 		p.mu.Unlock()
 	}
-	all := true
 	for _, p := range s.pipes {
 		p.running.Wait()
-		all = all && p.eof
 	}
-	return all
 }
 
 // sweep takes what is still in the pipes, without waiting and no more than a pipe holds: all that was in it when
-// the leader ended is among that, and somebody who writes for ever is not read for ever.
-func (s *streams) sweep() {
+// the leader ended is among that, and somebody who writes for ever is not read for ever. It reports whether all
+// pipes had their end of file.
+func (s *streams) sweep() bool {
+	all := true
 	for _, p := range s.pipes {
 		p.sweep()
+		all = all && p.eof
 	}
+	return all
 }
 
 func (s *streams) err() error {
@@ -192,7 +193,8 @@ func (p *pipe) sweep() {
 			if errors.Is(err, unix.EINTR) {
 				continue
 			}
-			if n <= 0 { // the end, or EAGAIN: nothing is there now
+			if n <= 0 { // EAGAIN: nothing is there now
+				p.eof = n == 0 && err == nil
 				return
 			}
 			p.deliver(p.buf[:n])
