@@ -2,6 +2,7 @@ package entry
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/tidwall/gjson"
@@ -186,7 +187,7 @@ func DecodeBlock(raw []byte) (Block, error) {
 		return decodeBlock[AnthropicServerToolBlock](raw)
 	default:
 		if !json.Valid(raw) {
-			return nil, fmt.Errorf("decoding a content block: not valid JSON")
+			return nil, errors.New("decoding a content block: not valid JSON")
 		}
 		return UnknownBlock{Type: typ, Raw: append(json.RawMessage(nil), raw...)}, nil
 	}

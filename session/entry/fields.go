@@ -34,6 +34,9 @@ func isReserved(name string) bool {
 // grow. A message must be an object; [Raw] fields too, and without envelope
 // members ([ErrReserved]).
 func AppendFields(dst []byte, b Body) ([]byte, error) {
+	if b == nil {
+		return dst, errors.New("writing an entry: it has no body")
+	}
 	start := len(dst)
 	out, err := appendFields(dst, b)
 	if err != nil {
@@ -44,8 +47,6 @@ func AppendFields(dst []byte, b Body) ([]byte, error) {
 
 func appendFields(dst []byte, b Body) ([]byte, error) {
 	switch b := b.(type) {
-	case nil:
-		return dst, errors.New("it has no body")
 	case MessageBody:
 		return appendMessage(dst, b.Message)
 	case *MessageBody:

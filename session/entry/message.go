@@ -2,6 +2,7 @@ package entry
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -318,8 +319,9 @@ func DecodeMessage(raw []byte) (Message, error) {
 	case RoleCompactionSummary:
 		return decodeMessage[CompactionSummaryMessage](raw)
 	default:
-		if !json.Valid(raw) {
-			return nil, fmt.Errorf("decoding a message: not valid JSON")
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+			return nil, errors.New("decoding a message: not a JSON object")
 		}
 		return UnknownMessage{Role: role, Raw: append(json.RawMessage(nil), raw...)}, nil
 	}
