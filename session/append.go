@@ -18,6 +18,7 @@ type request struct {
 	// the leaf at the time of the write.
 	parent   string
 	explicit bool
+	tried    bool // a write of it failed, and may have left it in the file all the same
 	prepared bool // the persistence rules were applied and its blobs are stored
 	// beside is set for AppendBeside: parent holds unless the leaf descends from
 	// it, and back follows when it does not.

@@ -42,7 +42,7 @@ func (s *Session) catchUpLocked() error {
 		return nil
 	}
 	retitled := false
-	err = st.advance(now.Size, func(raw []byte, at int64, e *record.Envelope) {
+	err = st.advance(now.Size, func(raw []byte, at int64, e record.Envelope) {
 		retitled = retitled || kindOf(e.Type) == kindTitle
 		s.moved(e.ID, at)
 	})

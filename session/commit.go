@@ -89,7 +89,51 @@ func (s *Session) flushPending(ctx context.Context) error {
 			return fmt.Errorf("appending to %s: storing a blob: %w", s.path, err)
 		}
 	}
-	return s.exclusive(ctx, func() error { return s.write(s.writer.pending) })
+	return s.exclusive(ctx, func() error {
+		reqs, err := s.notWritten(ctx, s.writer.pending)
+		if err != nil {
+			return err
+		}
+		for _, r := range reqs {
+			r.tried = true
+		}
+		return s.write(reqs)
+	})
+}
+
+// notWritten leaves out what a failed attempt has put into the file after all:
+// the file was replaced and only its directory could not be synced, or a line
+// could not be taken back. Such entries are made durable here.
+func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, error) {
+	if s.st.file == nil || !slices.ContainsFunc(reqs, func(r *request) bool { return r.tried }) {
+		return reqs, nil
+	}
+	s.mu.Lock()
+	st := s.st
+	s.mu.Unlock()
+	t := &Tree{end: st.end}
+	if err := t.extend(ctx, st.src, st.src.size); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.path, err)
+	}
+	left := slices.DeleteFunc(slices.Clone(reqs), func(r *request) bool { return r.tried && t.Find(r.id) >= 0 })
+	if len(left) == len(reqs) || s.durability != Sync {
+		return left, nil
+	}
+	f, err := s.fs.OpenFile(s.path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, openError(s.path, err)
+	}
+	err = f.Sync()
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = s.syncDirs(filepath.Dir(s.path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("appending to %s: %w", s.path, err)
+	}
+	return left, nil
 }
 
 // exclusive runs fn while this process has the session's lock and knows all that

@@ -41,8 +41,8 @@ type damageList []Damage
 func (l *damageList) add(d Damage) {
 	if n := len(*l); n >= maxSingleDamage {
 		last := &(*l)[n-1]
-		if last.Kind == d.Kind && last.Line+max(last.Lines, 1) >= d.Line && last.Line <= d.Line {
-			last.Lines = d.Line - last.Line + 1
+		if last.Kind == d.Kind && d.Line <= last.Line+max(last.Lines, 1) {
+			last.Lines = d.Line + max(d.Lines, 1) - last.Line
 			last.Bytes = d.Offset + d.Bytes - last.Offset
 			last.ID = ""
 			return

@@ -121,7 +121,7 @@ func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
 	}
 	err = eachForward(ctx, st.src, from, st.src.size, func(line []byte, _ int64) bool {
 		if bytes.Contains(line, artifactKey) {
-			eachRecord(line, func(raw []byte, _ int, _ *record.Envelope) {
+			eachRecord(line, func(raw []byte, _ int, _ record.Envelope) {
 				highest = max(highest, artifactIn(raw))
 			}, nil)
 		}

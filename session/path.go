@@ -13,7 +13,7 @@ import (
 // its child. Only as much of the file is read as that takes; past is called for
 // every other entry that is passed over, and may be nil.
 func walkUp(ctx context.Context, src source, from int64, leaf string,
-	each func(raw []byte, at int64, e *record.Envelope) bool, past func(e *record.Envelope) bool,
+	each func(raw []byte, at int64, e record.Envelope) bool, past func(e record.Envelope) bool,
 ) error {
 	if leaf == "" {
 		return nil
@@ -27,9 +27,9 @@ func walkUp(ctx context.Context, src source, from int64, leaf string,
 	var several []found
 	return eachBackward(ctx, src, from, src.size, func(line []byte, at int64) bool {
 		several = several[:0]
-		eachRecord(line, func(raw []byte, in int, e *record.Envelope) {
+		eachRecord(line, func(raw []byte, in int, e record.Envelope) {
 			if !e.IsHeader() && !e.IsSlot() {
-				several = append(several, found{raw, at + int64(in), *e})
+				several = append(several, found{raw, at + int64(in), e})
 			}
 		}, nil)
 		for i := len(several) - 1; i >= 0 && going; i-- {
@@ -37,9 +37,9 @@ func walkUp(ctx context.Context, src source, from int64, leaf string,
 			switch {
 			case string(f.e.ID) == string(want):
 				want = f.e.Parent
-				going = each(f.raw, f.at, &f.e) && len(want) > 0
+				going = each(f.raw, f.at, f.e) && len(want) > 0
 			case past != nil:
-				going = past(&f.e)
+				going = past(f.e)
 			}
 		}
 		return going
@@ -53,17 +53,17 @@ func (st *state) descends(leaf, ancestor string) (bool, error) {
 		return under, nil
 	}
 	err := walkUp(context.Background(), st.src, st.end, leaf,
-		func(_ []byte, _ int64, e *record.Envelope) bool {
+		func(_ []byte, _ int64, e record.Envelope) bool {
 			under = string(e.ID) == ancestor
 			return !under
 		},
 		// Whatever is before it in the file cannot be below it.
-		func(e *record.Envelope) bool { return string(e.ID) != ancestor })
+		func(e record.Envelope) bool { return string(e.ID) != ancestor })
 	return under, err
 }
 
 // newEntry makes an entry of a line that never changes again.
-func newEntry(raw []byte, at int64, e *record.Envelope, line int) entry.Entry {
+func newEntry(raw []byte, at int64, e record.Envelope, line int) entry.Entry {
 	t, _ := record.ParseTime(e.Timestamp)
 	return entry.New(raw, entry.Envelope{
 		Type: entry.TypeName(e.Type), ID: alias(e.ID), Parent: alias(e.Parent),
@@ -82,7 +82,7 @@ type pathCache struct {
 // readPath reads the path to leaf as far as its context needs it.
 func readPath(ctx context.Context, st state, leaf string) (*pathCache, error) {
 	p := &pathCache{end: st.src.size}
-	err := walkUp(ctx, st.src, st.end, leaf, func(raw []byte, at int64, e *record.Envelope) bool {
+	err := walkUp(ctx, st.src, st.end, leaf, func(raw []byte, at int64, e record.Envelope) bool {
 		x := newEntry(raw, at, e, 0)
 		p.entries = append(p.entries, x)
 		p.reach.Visit(x)

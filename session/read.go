@@ -36,7 +36,7 @@ func (s *Session) Tree(ctx context.Context) (*Tree, error) {
 	if cached != nil && cached.end == st.src.size {
 		return cached, nil
 	}
-	t := &Tree{end: st.end, lines: st.linesBefore()}
+	t := &Tree{end: st.end, lines: st.linesBefore(), session: st.header.ID}
 	if cached != nil && cached.end < st.lastAt {
 		t = cached.clone()
 	}
@@ -96,7 +96,7 @@ func (s *Session) Entries(ctx context.Context) iter.Seq2[entry.Entry, error] {
 		next := 0
 		err = eachForward(ctx, st.src, st.end, t.end, func(line []byte, at int64) bool {
 			going := true
-			eachRecord(line, func(raw []byte, in int, e *record.Envelope) {
+			eachRecord(line, func(raw []byte, in int, e record.Envelope) {
 				if !going || next >= len(t.nodes.list) || t.nodes.list[next].off != at+int64(in) {
 					return // a header, a slot, or a line that was folded
 				}
@@ -146,5 +146,5 @@ func (t *Tree) entry(i int) (entry.Entry, error) {
 	if err != nil {
 		return entry.Entry{}, fmt.Errorf("the entry at %d changed meanwhile: %w", x.off, err)
 	}
-	return newEntry(raw, x.off, &e, int(x.line)), nil
+	return newEntry(raw, x.off, e, int(x.line)), nil
 }

@@ -156,7 +156,7 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 			w.WriteByte('\n')
 		}
 		err := eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
-			eachRecord(line, func(raw []byte, _ int, _ *record.Envelope) {
+			eachRecord(line, func(raw []byte, _ int, _ record.Envelope) {
 				w.Write(raw)
 				w.WriteByte('\n')
 			}, nil)
@@ -189,7 +189,7 @@ func (s *Session) keepDamaged(ctx context.Context) error {
 	st := s.st
 	var aside []byte
 	err := eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
-		eachRecord(line, func([]byte, int, *record.Envelope) {}, func(at, size int, kind Kind) {
+		eachRecord(line, func([]byte, int, record.Envelope) {}, func(at, size int, kind Kind) {
 			if kind != KindJoined { // all of its records are written again
 				aside = append(append(aside, line[at:at+size]...), '\n')
 			}

@@ -164,7 +164,7 @@ func scanBlock(src source, from, a, b, end int64, buf []byte) (*segment, []byte)
 func (s *segment) addLine(line []byte, off int64) {
 	n := s.lines
 	s.lines++
-	eachRecord(line, func(raw []byte, at int, e *record.Envelope) {
+	eachRecord(line, func(raw []byte, at int, e record.Envelope) {
 		s.addRecord(raw, e, off+int64(at), n)
 	}, func(at, size int, kind Kind) {
 		s.damage.add(Damage{Line: n, Offset: off + int64(at), Bytes: int64(size), Kind: kind})
@@ -173,10 +173,10 @@ func (s *segment) addLine(line []byte, off int64) {
 
 // eachRecord hands every entry, header or slot in a line to good, with its place
 // in the line, and what is damaged to bad, which may be nil.
-func eachRecord(line []byte, good func(raw []byte, at int, e *record.Envelope), bad func(at, size int, kind Kind)) {
+func eachRecord(line []byte, good func(raw []byte, at int, e record.Envelope), bad func(at, size int, kind Kind)) {
 	e, err := record.Parse(line)
 	if err == nil && (len(e.ID) > 0 || e.IsSlot()) {
-		good(line, 0, &e)
+		good(line, 0, e)
 		return
 	}
 	switch {
@@ -186,6 +186,11 @@ func eachRecord(line []byte, good func(raw []byte, at int, e *record.Envelope), 
 	case errors.Is(err, record.ErrNoType), errors.Is(err, record.ErrScalar):
 		if bad != nil {
 			bad(0, len(line), record.KindOf(err))
+		}
+	case bytes.IndexByte(line, '{') < 0 && bytes.IndexByte(line, 0) < 0:
+		// There is no record in it to look for.
+		if bad != nil && !errors.Is(err, record.ErrBlank) {
+			bad(0, len(line), KindGarbage)
 		}
 	case errors.Is(err, record.ErrSyntax):
 		for _, p := range record.Split(line) {
@@ -197,13 +202,13 @@ func eachRecord(line []byte, good func(raw []byte, at int, e *record.Envelope), 
 			}
 			part := line[p.Off : p.Off+p.Len]
 			if e, err := record.Parse(part); err == nil && len(e.ID) > 0 {
-				good(part, p.Off, &e)
+				good(part, p.Off, e)
 			}
 		}
 	}
 }
 
-func (s *segment) addRecord(raw []byte, e *record.Envelope, off int64, line int) {
+func (s *segment) addRecord(raw []byte, e record.Envelope, off int64, line int) {
 	if e.IsHeader() {
 		s.headers = append(s.headers, len(s.nodes))
 		return

@@ -122,7 +122,7 @@ func (st *state) findLeaf() error {
 		if !found {
 			found, st.lastAt = true, at
 		}
-		eachRecord(line, func(_ []byte, _ int, e *record.Envelope) {
+		eachRecord(line, func(_ []byte, _ int, e record.Envelope) {
 			if !e.IsHeader() && !e.IsSlot() {
 				st.leaf = string(e.ID)
 			}
@@ -142,7 +142,7 @@ func (st *state) closed() bool {
 // It reads the last known line again: a program that takes no lock may have
 // written between our look at the size and our write, and then our line is not
 // where we thought.
-func (st *state) advance(size int64, each func(raw []byte, at int64, e *record.Envelope)) error {
+func (st *state) advance(size int64, each func(raw []byte, at int64, e record.Envelope)) error {
 	st.src.size = size
 	buf, err := readSpan(st.src, st.lastAt, size, nil)
 	if err != nil {
@@ -154,7 +154,7 @@ func (st *state) advance(size int64, each func(raw []byte, at int64, e *record.E
 		if i := bytes.IndexByte(line, '\n'); i >= 0 {
 			line, next = line[:i], at+i+1
 		}
-		eachRecord(line, func(raw []byte, in int, e *record.Envelope) {
+		eachRecord(line, func(raw []byte, in int, e record.Envelope) {
 			if e.IsHeader() || e.IsSlot() {
 				return
 			}

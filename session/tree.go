@@ -16,6 +16,9 @@ type Tree struct {
 	damage damageList
 	src    source
 	end    int64
+	// session is the id of the session: some programs make it the parent of the
+	// first entry.
+	session string
 	// orphans are the entries whose parent was not found before them, with the
 	// id they ask for.
 	orphans []orphan
@@ -77,7 +80,7 @@ func (t *Tree) merge(s *segment) error {
 		}
 		parent := s.parent[i].in(s.arena)
 		at := int32(len(t.nodes.list))
-		if len(parent) > 0 {
+		if len(parent) > 0 && string(parent) != t.session {
 			// Most entries follow their parent.
 			if at > 0 && string(t.nodes.id(at-1)) == string(parent) {
 				x.parent = at - 1

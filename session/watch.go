@@ -123,7 +123,7 @@ func (f *follower) read(ctx context.Context, yield func(entry.Entry) bool) (goin
 			next = st.src.size
 		}
 		f.line++
-		eachRecord(line, func(raw []byte, in int, e *record.Envelope) {
+		eachRecord(line, func(raw []byte, in int, e record.Envelope) {
 			switch {
 			case !going || e.IsHeader() || e.IsSlot():
 			case f.skipTo != "":

@@ -47,7 +47,11 @@ func Text(m Message) string {
 			if i > 0 {
 				b.WriteString("\n\n")
 			}
-			b.WriteString("<file path=" + strconv.Quote(f.Path) + ">\n" + f.Content + "\n</file>")
+			content := f.Content
+			if f.SkippedReason != "" {
+				content = "(skipped: " + f.SkippedReason + ")"
+			}
+			b.WriteString("<file path=" + strconv.Quote(f.Path) + ">\n" + content + "\n</file>")
 		}
 		return b.String()
 	case BranchSummaryMessage:
