@@ -190,6 +190,6 @@ func (c *checker) release() {
 	if cap(c.frames) > 1<<12 || cap(c.keys) > 1<<12 {
 		c.frames, c.keys = nil, nil
 	}
-	c.unordered = nil
+	c.large, c.unordered = nil, nil
 	checkers.Put(c)
 }

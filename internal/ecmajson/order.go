@@ -24,7 +24,7 @@ type frame struct {
 	open    int
 	first   int    // index into checker.keys of its first key
 	seen    uint64 // a bit for each hash of a key seen
-	large   map[string]struct{}
+	large   int    // 1 + index into checker.large, for an object of many keys
 }
 
 // checker reads a value in one pass, and tells whether its tokens are normal
@@ -32,13 +32,14 @@ type frame struct {
 type checker struct {
 	frames    []frame // of all open objects, innermost last
 	keys      []span  // of all open objects, innermost last
+	large     []map[string]struct{}
 	unordered []unordered
 }
 
 // check reports whether b is one value made of normal tokens, without white
 // space. The grammar is that of scan.
 func (c *checker) check(b []byte) (ok bool) {
-	c.frames, c.keys, c.unordered = c.frames[:0], c.keys[:0], nil
+	c.frames, c.keys, c.large, c.unordered = c.frames[:0], c.keys[:0], nil, nil
 	var open nesting
 	object := false // whether the innermost open container is an object
 	i := 0
@@ -147,17 +148,20 @@ func (c *checker) key(b []byte, start, end int) {
 
 // repeated reports whether the object has a key lit already, and remembers it.
 func (c *checker) repeated(b []byte, f *frame, lit []byte) bool {
-	if f.large != nil {
-		before := len(f.large)
-		f.large[string(lit)] = struct{}{}
-		return len(f.large) == before
+	if f.large > 0 {
+		known := c.large[f.large-1]
+		before := len(known)
+		known[string(lit)] = struct{}{}
+		return len(known) == before
 	}
 	keys := c.keys[f.first:]
-	if len(keys) == manyKeys {
-		f.large = make(map[string]struct{}, 2*manyKeys)
+	if len(keys) >= manyKeys {
+		known := make(map[string]struct{}, 2*manyKeys)
 		for _, k := range keys {
-			f.large[string(b[k.start:k.end])] = struct{}{}
+			known[string(b[k.start:k.end])] = struct{}{}
 		}
+		c.large = append(c.large, known)
+		f.large = len(c.large)
 		return c.repeated(b, f, lit)
 	}
 	bit := uint64(1) << keyHash(lit)
@@ -175,13 +179,15 @@ func (c *checker) repeated(b []byte, f *frame, lit []byte) bool {
 // keyHash maps a key literal to 0..63, by its length and its first and last bytes.
 func keyHash(lit []byte) uint64 {
 	const odd = 0x9E3779B97F4A7C15
-	h := uint64(len(lit))
-	if len(lit) >= 8 {
-		h ^= binary.LittleEndian.Uint64(lit) ^ binary.LittleEndian.Uint64(lit[len(lit)-8:])*31
-	} else {
-		for _, c := range lit {
-			h = h<<8 | uint64(c)
-		}
+	n := len(lit)
+	h := uint64(n)
+	switch {
+	case n >= 8:
+		h ^= binary.LittleEndian.Uint64(lit) ^ binary.LittleEndian.Uint64(lit[n-8:])*31
+	case n >= 4:
+		h ^= uint64(binary.LittleEndian.Uint32(lit))<<32 ^ uint64(binary.LittleEndian.Uint32(lit[n-4:]))
+	default: // one character at most
+		h ^= uint64(lit[1]) << 8
 	}
 	return h * odd >> 58
 }
@@ -189,8 +195,11 @@ func keyHash(lit []byte) uint64 {
 // arrayIndex reads a key literal that is an array index of ECMAScript: the
 // canonical decimal form of an integer from 0 to 2^32-2.
 func arrayIndex(lit []byte) (n int64, ok bool) {
+	if lit[1]-'0' > 9 {
+		return 0, false // nearly always
+	}
 	digits := lit[1 : len(lit)-1]
-	if len(digits) == 0 || len(digits) > 10 || digits[0] == '0' && len(digits) > 1 {
+	if len(digits) > 10 || digits[0] == '0' && len(digits) > 1 {
 		return 0, false
 	}
 	for _, c := range digits {

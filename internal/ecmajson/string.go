@@ -19,26 +19,11 @@ const (
 
 // special marks, by the high bit of its byte, the first byte of eight in w that
 // is a quote, a backslash or a control character. Marks above the first may be
-// false (a borrow runs upward); the lowest never is.
+// false (a borrow runs upward); the lowest never is. Bytes of 0x80 and more are
+// none of these and would spoil the subtractions, hence the &^ w.
 func special(w uint64) uint64 {
-	quote := w ^ '"'*ones
-	slash := w ^ '\\'*ones
-	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-0x20*ones)&^w) & highs
-}
-
-// plainEnd gives the index of the first byte at or after i that is a quote, a
-// backslash or a control character, or len(b).
-func plainEnd(b []byte, i int) int {
-	for len(b)-i >= 8 {
-		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
-			return i + bits.TrailingZeros64(m)>>3
-		}
-		i += 8
-	}
-	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {
-		i++
-	}
-	return i
+	quote, slash := w^'"'*ones, w^'\\'*ones
+	return ((quote - ones) | (slash - ones) | (w - 0x20*ones)) &^ w & highs
 }
 
 // stringEnd reads the string literal that opens at i and returns the index
@@ -46,7 +31,16 @@ func plainEnd(b []byte, i int) int {
 func stringEnd(b []byte, i int) (end int, ok bool) {
 	i++
 	for {
-		i = plainEnd(b, i)
+		for len(b)-i >= 8 {
+			if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			i += 8
+		}
+		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {
+			i++ // only behind the last eight bytes
+		}
 		if i >= len(b) {
 			return len(b), false
 		}
