@@ -218,6 +218,22 @@ func TestContextKeepsSignedContentToTheByte(t *testing.T) {
 	}
 }
 
+func TestDeepNestingIsHarmless(t *testing.T) {
+	deep := strings.Repeat(`[{"a":`, 100_000) + "1" + strings.Repeat("}]", 100_000)
+	ctx := BuildContext(chain(
+		`message "message":{"role":"assistant","content":[{"type":"toolCall","arguments":`+deep+`,"id":"x"}],"stopReason":"toolUse"}`,
+		`message "x":`+deep+`,"message":{"role":"user","content":`+deep+`}`,
+		`compaction "details":`+deep+`,"summary":"s","firstKeptEntryId":"1"`,
+	), ContextOptions{})
+	if got := shape(ctx); got != "S3 1 !x 2" {
+		t.Errorf("messages %q", got)
+	}
+	// encoding/json gives up at ten thousand levels; that is an error, not a crash.
+	if _, err := ctx.Messages[1].Message(); err == nil {
+		t.Error("200,000 levels were decoded")
+	}
+}
+
 func TestEntriesWithoutAMessageSaySo(t *testing.T) {
 	for _, line := range []string{"label", "custom", "message", `message "message":7`, `message "message":{"role":"user","timestamp":"x"}`} {
 		if m, err := chain(line)[0].Message(); err == nil {

@@ -19,7 +19,7 @@ var fuzzSeeds = []string{
 	`message "message":{"role":"bashExecution","command":"c","output":"o","meta":{"truncation":{}},"images":[{"type":"image","data":"x","mimeType":"image/png"}]}`,
 	`message "message":{"role":"fileMention","files":[{"path":"p","image":{"type":"image","data":"x","mimeType":"y"}}]}`,
 	`message "message":{"content":[{"type":"toolCall","id":"x"}],"role":"\u0061ssistant","retryRecovery":0}`,
-	`message "message":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000),
+	`message "message":` + strings.Repeat("[", 50) + strings.Repeat("]", 50),
 	`custom_message "content":[{"type":"text"},{"x":[`,
 }
 
@@ -77,7 +77,9 @@ func FuzzEntry(f *testing.F) {
 
 // FuzzBuildContext builds contexts of any lines: there is always one, and valid.
 func FuzzBuildContext(f *testing.F) {
-	f.Add([]byte(strings.Join(fuzzSeeds, "\n")))
+	for i := range fuzzSeeds { // small ones: the engine minimises each it finds interesting
+		f.Add([]byte(strings.Join(fuzzSeeds[i:min(i+3, len(fuzzSeeds))], "\n")))
+	}
 	f.Add([]byte(strings.Join([]string{answer("x", "x", "y"), result("y"), user("a"), result("x"), result("z")}, "\n")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var path []Entry
@@ -183,7 +185,7 @@ func decodeTurn(raw []byte) (ids []string, end outcome) {
 	case m["stopReason"] == StopAborted:
 		return ids, failed
 	case m["stopReason"] == StopError:
-		if isEmptyTurn(New(slicesConcat(`{"message":`, raw, `}`), Envelope{}).message()) {
+		if isEmptyTurn(New([]byte(`{"message":`+string(raw)+`}`), Envelope{}).message()) {
 			return ids, void
 		}
 		return ids, failed
@@ -196,8 +198,4 @@ func decodeTurn(raw []byte) (ids []string, end outcome) {
 func isZero(raw []byte) bool {
 	v, _ := ecmajson.Get(raw, "retryRecovery")
 	return string(v) == "0"
-}
-
-func slicesConcat(before string, raw []byte, after string) []byte {
-	return append(append([]byte(before), raw...), after...)
 }
