@@ -108,11 +108,10 @@ func Fold(s *Settings, e Entry) {
 }
 
 func (s *Settings) foldModel(e Entry) {
-	var b ModelChange
-	for name, p := range map[string]*string{
-		"model": &b.Model, "provider": &b.Provider, "modelId": &b.ModelID, "role": &b.Role,
-	} {
-		*p = str(gjson.Get(text(e.raw), name))
+	line := text(e.raw)
+	b := ModelChange{
+		Model: str(gjson.Get(line, "model")), Provider: str(gjson.Get(line, "provider")),
+		ModelID: str(gjson.Get(line, "modelId")), Role: str(gjson.Get(line, "role")),
 	}
 	if b.Selector() == "" {
 		return
