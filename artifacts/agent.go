@@ -280,7 +280,7 @@ func (d *Dir) nestedPath(id AgentID) (string, error) {
 // LookupAgent finds an output of id: version 0 stands for the newest. It returns
 // ErrNoDirectory or an *AgentNotFoundError.
 func (d *Dir) LookupAgent(ctx context.Context, id AgentID, version int) (Agent, error) {
-	for _, fresh := range []bool{false, true} {
+	for fresh := false; ; fresh = true {
 		s, err := d.list(ctx, fresh)
 		if err != nil {
 			return Agent{}, err
@@ -296,7 +296,6 @@ func (d *Dir) LookupAgent(ctx context.Context, id AgentID, version int) (Agent, 
 			return Agent{}, d.agentNotFound(ctx, id, version, s, have)
 		}
 	}
-	panic("unreachable")
 }
 
 // pick chooses a version out of those there are; 0 when it is not among them.

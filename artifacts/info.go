@@ -111,7 +111,7 @@ func (d *Dir) Lookup(ctx context.Context, id int64) (Info, error) {
 			return info, err
 		}
 	}
-	for _, fresh := range []bool{false, true} {
+	for fresh := false; ; fresh = true {
 		s, err := d.list(ctx, fresh)
 		if err != nil {
 			return Info{}, err
@@ -128,7 +128,6 @@ func (d *Dir) Lookup(ctx context.Context, id int64) (Info, error) {
 			return Info{}, &NotFoundError{ID: id, Available: s.available(), Reason: d.absence(id, s)}
 		}
 	}
-	panic("unreachable")
 }
 
 // describe looks at the file name of artifact id.
