@@ -61,8 +61,10 @@ func TestLinksAndOtherOddFilesAreRefused(t *testing.T) {
 		{"a link as the index directory", func(t *testing.T, p string) { link(t, t.TempDir(), p+"/.index") }, create, "is not a directory"},
 		{"a link as the lock", func(t *testing.T, p string) { link(t, secret, p+"/.index/lock") }, create, "symbolic link"},
 		{"a link as the counters", func(t *testing.T, p string) { link(t, secret, p+"/.index/next") }, create, "symbolic link"},
-		{"a link as an agent's output", func(t *testing.T, p string) { link(t, secret, p+"/Anna.md") },
-			func(t *testing.T, d *Dir) error { return readAgent(t, d, "Anna") }, "Not found: Anna"},
+		{
+			"a link as an agent's output", func(t *testing.T, p string) { link(t, secret, p+"/Anna.md") },
+			func(t *testing.T, d *Dir) error { return readAgent(t, d, "Anna") }, "Not found: Anna",
+		},
 		{"a link as a folder of nested agents", func(t *testing.T, p string) {
 			outside := t.TempDir()
 			put(t, outside+"/Anna.Bob.md", "x")
