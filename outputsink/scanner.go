@@ -1,7 +1,6 @@
 package outputsink
 
 import (
-	"bytes"
 	"unicode/utf8"
 )
 
@@ -68,19 +67,61 @@ func (s *scanner) scan(p []byte, out lines) {
 			i += s.continuePart(p[i], out)
 			continue
 		}
-		if s.state != ground {
+		switch {
+		case s.state >= oscString:
+			i += s.skipString(p[i:])
+			if i < len(p) {
+				i += s.inString(p[i], out)
+			}
+			continue
+		case s.state != ground:
 			i += s.control(p[i], out)
 			continue
 		}
-		n := textLen(p[i:])
-		if n > 0 {
+		if n := textLen(p[i:]); n > 0 {
 			s.emit(p[i:i+n], out)
-			i += n
+			if i += n; i == len(p) {
+				return
+			}
+		}
+		if p[i] == 0x1b {
+			i += s.escape(p[i:], out)
 			continue
 		}
 		s.special(p[i], out)
 		i++
 	}
+}
+
+// escape takes ESC at the beginning of p. A CSI sequence that is whole, as nearly all are, is done at once.
+func (s *scanner) escape(p []byte, out lines) int {
+	if len(p) > 2 && p[1] == '[' {
+		i := 2
+		for i < len(p) && p[i] >= 0x20 && p[i] < 0x40 {
+			i++
+		}
+		if i < len(p) && p[i] >= 0x40 && p[i] < 0x7f {
+			if b := p[i]; b == 'm' || b == 'h' || b == 'l' {
+				return i + 1 // colours and modes
+			}
+		}
+	}
+	s.state = escape
+	return 1
+}
+
+// skipString returns how many bytes at the beginning of p are nothing but the content of a control string.
+func (s *scanner) skipString(p []byte) int {
+	p = p[:min(len(p), maxString-s.strLen)]
+	i := 0
+	for i < len(p) && p[i] >= 0x20 && p[i] != 0xc2 && p[i] != 0x9c {
+		i++
+	}
+	if i > 0 {
+		s.c2 = false
+		s.strLen += i
+	}
+	return i
 }
 
 // finish ends the stream: what is unfinished stays unfinished.
@@ -91,30 +132,11 @@ func (s *scanner) finish(out lines) {
 	*s = scanner{in: s.in, kept: s.kept}
 }
 
-// textLen returns the length of the beginning of p that is text: clean ASCII and whole, valid characters.
-func textLen(p []byte) int {
-	i := 0
-	for {
-		i += cleanLen(p[i:])
-		start := i
-		for i < len(p) && p[i] >= utf8.RuneSelf {
-			r, n := utf8.DecodeRune(p[i:])
-			if n == 1 || r < 0xa0 {
-				return i // invalid, unfinished, or a C1 control
-			}
-			i += n
-		}
-		if i == start {
-			return i
-		}
-	}
-}
-
 // emit hands out text that stands in the stream as it is.
 func (s *scanner) emit(b []byte, out lines) {
 	s.beforeText(b[0], out)
 	s.kept += int64(len(b))
-	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
+	if i := lastNewline(b); i >= 0 {
 		s.lineKept = int64(len(b) - i - 1)
 	} else {
 		s.lineKept += int64(len(b))
@@ -250,11 +272,9 @@ func (s *scanner) begin(b byte) bool {
 	return true
 }
 
-// control takes a byte outside of the ground state. It returns 0 when the sequence is over and the byte is text.
+// control takes a byte of an escape or CSI sequence. It returns 0 when the sequence is over and the byte is text.
 func (s *scanner) control(b byte, out lines) int {
 	switch {
-	case s.state >= oscString:
-		return s.inString(b, out)
 	case b >= utf8.RuneSelf:
 		s.state = ground
 		return 0

@@ -166,23 +166,22 @@ func (v *view) endLine(newline bool) {
 
 // toTail adds a line to the tail window.
 func (v *view) toTail(line []byte, cut, tooLarge, newline bool) {
-	add := func(b ...byte) { v.tail.add(b, v.tailCap()) }
 	if tooLarge {
 		v.tailLost = true
-		add(markHeadless)
 		end := v.curEnd.appendTo(nil)
 		if !v.curEnd.evicted() { // the beginning and the end of the line overlap or touch
 			end = append(bytes.Clone(line), end...)
 		}
+		v.tail.add([]byte{markHeadless}, v.tailCap())
 		line = end[runeCeil(end, max(0, len(end)-v.maxBytes)):]
 	}
-	v.tail.add(line, v.tailCap())
 	if cut {
-		add(markShortened)
+		line = append(line, markShortened)
 	}
 	if newline {
-		add('\n')
+		line = append(line, '\n')
 	} else {
-		add(markOpen)
+		line = append(line, markOpen)
 	}
+	v.tail.add(line, v.tailCap())
 }
