@@ -43,7 +43,8 @@ type ContextMessage struct {
 	// Excluded marks an execution that its user does not want a model to see.
 	Excluded bool
 
-	entry *Entry
+	toolName string // of a synthetic result
+	entry    *Entry
 }
 
 // BuildContext builds the context at the last entry of path, which runs from the
@@ -190,18 +191,11 @@ const InterruptedResult = "Interrupted: no result of this tool call was recorded
 
 // interrupted makes the result that the log lacks.
 func (m ContextMessage) interrupted() ToolResultMessage {
-	id := m.ToolCallIDs[0]
 	result := ToolResultMessage{
-		ToolCallID: id, Content: Blocks(TextBlock{Text: InterruptedResult}), IsError: true,
+		ToolCallID: m.ToolCallIDs[0], ToolName: m.toolName, Content: Blocks(TextBlock{Text: InterruptedResult}), IsError: true,
 	}
 	if m.entry.ms != noTime {
 		result.Timestamp = m.entry.ms
-	}
-	for b := range elements(m.entry.message().Get("content")) {
-		if str(b.Get("type")) == BlockToolCall && str(b.Get("id")) == id {
-			result.ToolName = str(b.Get("name"))
-			break
-		}
 	}
 	return result
 }

@@ -213,17 +213,16 @@ func (p *pairing) arrange() {
 		if len(p.messages[i].ToolCallIDs) == 0 || p.messages[i].Role != RoleAssistant {
 			continue
 		}
-		first, _ := slices.BinarySearchFunc(byTurn, int32(i), func(j, turn int32) int {
-			return int(p.places[j].turn - turn)
-		})
-		results := byTurn[first:]
+		for len(byTurn) > 0 && p.places[byTurn[0]].turn < last { // of turns left out
+			byTurn = byTurn[1:]
+		}
 		n := 0
-		for n < len(results) && p.places[results[n]].turn == int32(i) {
-			out = append(out, p.messages[results[n]])
+		for n < len(byTurn) && p.places[byTurn[n]].turn == last {
+			out = append(out, p.messages[byTurn[n]])
 			n++
 		}
 		if pl.waiting > 0 {
-			out = p.interrupt(out, p.messages[i], results[:n])
+			out = p.interrupt(out, p.messages[i], byTurn[:n])
 		}
 	}
 	p.messages = out
@@ -248,6 +247,12 @@ func (p *pairing) interrupt(out []ContextMessage, turn ContextMessage, results [
 	for _, i := range results {
 		done[p.messages[i].ToolCallIDs[0]] = true
 	}
+	names := make(map[string]string)
+	for b := range elements(turn.entry.message().Get("content")) {
+		if str(b.Get("type")) == BlockToolCall {
+			names[str(b.Get("id"))] = str(b.Get("name"))
+		}
+	}
 	for i, id := range turn.ToolCallIDs {
 		if done[id] {
 			continue
@@ -255,7 +260,7 @@ func (p *pairing) interrupt(out []ContextMessage, turn ContextMessage, results [
 		done[id] = true
 		out = append(out, ContextMessage{
 			EntryID: turn.EntryID, Role: RoleToolResult, Synthetic: true,
-			ToolCallIDs: turn.ToolCallIDs[i : i+1 : i+1], entry: turn.entry,
+			ToolCallIDs: turn.ToolCallIDs[i : i+1 : i+1], toolName: names[id], entry: turn.entry,
 		})
 		p.repairs = append(p.repairs, Repair{Kind: RepairInterrupted, EntryID: turn.EntryID, ToolCallID: id})
 	}
