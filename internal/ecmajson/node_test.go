@@ -120,15 +120,14 @@ func TestAppendNormalIsWhatNodeWrites(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 0))
 	var lines []string
-	for range 20_000 {
+	for range 5_000 {
 		lines = append(lines, corpus(r, 4))
 	}
 	for e := -1074; e < 1024; e++ { // powers of two are where shortest digits are hardest
 		lines = append(lines, strconv.FormatFloat(math.Ldexp(1, e), 'e', -1, 64))
 	}
-	for _, s := range []string{"\"\xff\"", "\"\xed\xa0\x80\xf0\x9f\x98\"", "\"\xc0\xaf\xe0\x80\xf4\x90\x80\x80\"", "\"\xe2\x82\""} {
-		lines = append(lines, s) // node decodes such bytes before it parses
-	}
+	// Node decodes bytes that are not UTF-8 before it parses.
+	lines = append(lines, "\"\xff\"", "\"\xed\xa0\x80\xf0\x9f\x98\"", "\"\xc0\xaf\xe0\x80\xf4\x90\x80\x80\"", "\"\xe2\x82\"")
 	file := t.TempDir() + "/corpus"
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)

@@ -153,7 +153,9 @@ func genValue(t *rapid.T, depth int, name string) []byte {
 	if name == "lineCount" && rapid.Bool().Draw(t, "counted") {
 		return []byte(rapid.SampledFrom([]string{"3", "1e400", "0.5", "1000000"}).Draw(t, "lines"))
 	}
-	switch kind := rapid.IntRange(0, 11).Draw(t, "kind"); {
+	switch kind := rapid.IntRange(0, 12).Draw(t, "kind"); {
+	case kind == 12:
+		return genImage(t)
 	case kind < 3 && depth > 0:
 		return genObject(t, depth-1, nil, nil)
 	case kind < 5 && depth > 0:
@@ -170,6 +172,27 @@ func genValue(t *rapid.T, depth int, name string) []byte {
 	default:
 		return ecmajson.AppendString(nil, genString(t))
 	}
+}
+
+// genImage gives an object that is an image, or nearly one.
+func genImage(t *rapid.T) []byte {
+	members := rapid.Permutation([]string{"type", "mimeType", "data"}).Draw(t, "order")
+	members = members[:rapid.IntRange(2, 3).Draw(t, "some")]
+	out := []byte{'{'}
+	for i, name := range members {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		value := "image"
+		switch name {
+		case "mimeType":
+			value = rapid.SampledFrom([]string{"image/png", "image/jpeg", "image/webp", "Image/GIF", "text/plain"}).Draw(t, "mime")
+		case "data":
+			value = genBase64(t)
+		}
+		out = ecmajson.AppendString(append(ecmajson.AppendString(out, name), ':'), value)
+	}
+	return append(out, '}')
 }
 
 func genObject(t *rapid.T, depth int, first, values []string) []byte {

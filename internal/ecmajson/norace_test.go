@@ -1,0 +1,5 @@
+//go:build !race
+
+package ecmajson
+
+const raceEnabled = false
