@@ -97,6 +97,12 @@ func (s *Session) appendOne(ctx context.Context, how request, b entry.Body) (str
 	if err := s.writable(ctx); err != nil {
 		return "", err
 	}
+	if b != nil && b.EntryType() == entry.TypeCompaction {
+		var err error
+		if b, err = s.checkpoint(ctx, b); err != nil {
+			return "", err
+		}
+	}
 	g := groups.Get().(*group)
 	g.one[0] = &g.req
 	g.reqs = g.one[:]

@@ -53,7 +53,7 @@ func (m *Manager) Compress(ctx context.Context, path string) error {
 		return err
 	}
 	defer s.Close()
-	if s.st.cold || s.st.file == nil || s.st.none {
+	if st := s.known(); st.cold || st.file == nil || st.none {
 		return nil
 	}
 	g := &group{wake: make(chan wake, 1), do: func() error { return s.compress(ctx) }}
@@ -62,7 +62,7 @@ func (m *Manager) Compress(ctx context.Context, path string) error {
 
 // compress does the work of Compress under the lock.
 func (s *Session) compress(ctx context.Context) error {
-	st := &s.st
+	st := s.known()
 	if err := s.manager.keepBlobs(ctx, s); err != nil {
 		return err
 	}
@@ -140,8 +140,8 @@ func (s *Session) checkCold(ctx context.Context, name string, plain source) erro
 
 // restoreCold makes the plain file of a compressed session. The lock is held.
 func (s *Session) restoreCold(ctx context.Context) error {
-	src := s.st.src
-	name := s.st.file.Name()
+	st := s.known()
+	src, name := st.src, st.file.Name()
 	err := durable.WriteFileFunc(s.fs, s.path, true, func(out io.Writer) error {
 		w := bufio.NewWriterSize(out, 1<<20)
 		var buf []byte

@@ -105,12 +105,10 @@ func (s *Session) flushPending(ctx context.Context) error {
 // the file was replaced and only its directory could not be synced, or a line
 // could not be taken back. Such entries are made durable here.
 func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, error) {
-	if s.st.file == nil || !slices.ContainsFunc(reqs, func(r *request) bool { return r.tried }) {
+	st := s.known()
+	if st.file == nil || !slices.ContainsFunc(reqs, func(r *request) bool { return r.tried }) {
 		return reqs, nil
 	}
-	s.mu.Lock()
-	st := s.st
-	s.mu.Unlock()
 	t := &Tree{end: st.end}
 	if err := t.extend(ctx, st.src, st.src.size); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", s.path, err)
@@ -143,7 +141,7 @@ func (s *Session) exclusive(ctx context.Context, fn func() error) error {
 	if s.isClosed() {
 		return fmt.Errorf("appending to %s: %w", s.path, ErrClosed)
 	}
-	if s.st.file == nil {
+	if s.known().file == nil {
 		return fn() // the file comes into being under a name that nobody knows
 	}
 	if w.lock == nil {
@@ -171,6 +169,13 @@ func (s *Session) exclusive(ctx context.Context, fn func() error) error {
 		s.report(Event{Kind: EventLock, Path: s.path, Err: uerr})
 	}
 	return err
+}
+
+// known returns what is known of the file. Readers may learn more meanwhile.
+func (s *Session) known() state {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.st
 }
 
 // lines renders reqs behind each other. Each goes under the one before it, the
@@ -201,7 +206,8 @@ func (s *Session) write(reqs []*request) error {
 	if len(reqs) == 0 {
 		return nil
 	}
-	if s.st.file == nil || s.st.none {
+	st := s.known()
+	if st.file == nil || st.none {
 		return s.create(reqs)
 	}
 	w := &s.writer
@@ -210,14 +216,13 @@ func (s *Session) write(reqs []*request) error {
 		if err != nil {
 			return openError(s.path, err)
 		}
-		if id, err := f.Identify(); err != nil || !id.SameFile(s.st.id) {
+		if id, err := f.Identify(); err != nil || !id.SameFile(st.id) {
 			f.Close()
 			return fmt.Errorf("appending to %s: it was replaced just now, try again: %w", s.path, errors.Join(err, ErrGone))
 		}
 		w.file = f
 	}
-	st := &s.st
-	reqs, err := s.resolveBeside(reqs)
+	reqs, err := s.resolveBeside(&st, reqs)
 	if err != nil {
 		return err
 	}
@@ -247,29 +252,29 @@ func (s *Session) write(reqs []*request) error {
 		s.remember(ownEntry{id: r.id, file: w.file, off: before + r.off, size: int(end - r.off - 1)})
 		r.off += before
 	}
-	if st.src.size == before {
-		st.src.size, st.size = before+int64(len(buf)), before+int64(len(buf))
-		st.leaf, st.lastAt, st.unclosed = last.id, last.off, false
+	if now := &s.st; now.src.size == before {
+		now.src.size, now.size = before+int64(len(buf)), before+int64(len(buf))
+		now.leaf, now.lastAt, now.unclosed = last.id, last.off, false
 	}
 	return nil
 }
 
 // resolveBeside decides where the entries of AppendBeside go, now that the leaf is
 // known and stays.
-func (s *Session) resolveBeside(reqs []*request) ([]*request, error) {
+func (s *Session) resolveBeside(st *state, reqs []*request) ([]*request, error) {
 	for i := 0; i < len(reqs); i++ {
 		r := reqs[i]
 		if !r.beside {
 			continue
 		}
-		under, err := s.st.descends(s.st.leaf, r.parent)
+		under, err := st.descends(st.leaf, r.parent)
 		if err != nil {
 			return nil, fmt.Errorf("appending to %s: %w", s.path, err)
 		}
 		if r.explicit = !under; under {
 			continue
 		}
-		leaf := s.st.leaf
+		leaf := st.leaf
 		for j := i - 1; j >= 0; j-- {
 			if !reqs[j].beside {
 				leaf = reqs[j].id

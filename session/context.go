@@ -8,40 +8,79 @@ import (
 	"github.com/agentrun/agentrun/session/entry"
 )
 
-// Context builds what a model call at the leaf starts from. The file is read
-// backwards, only as far as the messages reach; bodies are decoded on use. Images
-// and long strings are still references: Session.Restore puts them back.
-func (s *Session) Context(ctx context.Context) (*entry.Context, error) {
-	return s.ContextAt(ctx, "")
+// ContextOptions say which context to build.
+type ContextOptions struct {
+	// Leaf is the entry to build it at; empty means the last one of the file.
+	Leaf string
+	// Restore puts images and long strings back into the messages at once, which
+	// needs memory for all of them. Otherwise Session.Restore does it entry by
+	// entry, and Session.Image image by image.
+	Restore bool
 }
 
-// ContextAt is Context at an entry of the caller's choice, "" for the leaf.
-func (s *Session) ContextAt(ctx context.Context, leaf string) (*entry.Context, error) {
+// Context builds what a model call at the leaf starts from. The file is read
+// backwards, only as far as the messages reach; bodies are decoded on use. Images
+// and long strings are still references.
+func (s *Session) Context(ctx context.Context) (*entry.Context, error) {
+	c, _, err := s.ContextWith(ctx, ContextOptions{})
+	return c, err
+}
+
+// ContextWith is Context with options. With Restore it returns, once each, the
+// blobs that could not be read.
+func (s *Session) ContextWith(ctx context.Context, o ContextOptions) (*entry.Context, []Missing, error) {
 	st, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if st.file == nil || st.none {
+		return entry.BuildContext(nil, entry.ContextOptions{}), nil, nil
+	}
+	leaf := o.Leaf
+	if leaf == "" {
+		leaf = st.leaf
+	}
+	p, err := s.readPathTo(ctx, st, leaf)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", s.path, err)
+	}
+	if o.Leaf != "" && len(p.entries) == 0 {
+		return nil, nil, fmt.Errorf("reading %s: %.40q: %w", s.path, leaf, ErrNoEntry)
+	}
+	var before entry.ContextOptions
+	if p.reach.NeedSettings() && len(p.entries) > 0 {
+		if before.Settings, err = s.settingsBefore(ctx, st, p.entries[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	path := p.entries
+	var missing []Missing
+	if o.Restore {
+		path = slices.Clone(path)
+		if missing, err = s.RestoreAll(ctx, path); err != nil {
+			return nil, nil, err
+		}
+	}
+	return entry.BuildContext(path, before), missing, nil
+}
+
+// checkpoint completes a compaction or a reset boundary of ours with the settings
+// and the title at that moment, so that no reader has to go on beyond it.
+func (s *Session) checkpoint(ctx context.Context, b entry.Body) (entry.Body, error) {
+	c, ok := b.(entry.Compaction)
+	if !ok || c.Checkpoint != nil {
+		return b, nil
+	}
+	now, err := s.Context(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if st.file == nil || st.none {
-		return entry.BuildContext(nil, entry.ContextOptions{}), nil
-	}
-	at := leaf
-	if at == "" {
-		at = st.leaf
-	}
-	p, err := s.readPathTo(ctx, st, at)
+	title, err := s.Title(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", s.path, err)
+		return nil, err
 	}
-	if leaf != "" && len(p.entries) == 0 {
-		return nil, fmt.Errorf("reading %s: %.40q: %w", s.path, leaf, ErrNoEntry)
-	}
-	opts := entry.ContextOptions{}
-	if p.reach.NeedSettings() && len(p.entries) > 0 {
-		if opts.Settings, err = s.settingsBefore(ctx, st, p.entries[0]); err != nil {
-			return nil, err
-		}
-	}
-	return entry.BuildContext(p.entries, opts), nil
+	c.Checkpoint = &entry.Checkpoint{Settings: now.Settings, Title: title}
+	return c, nil
 }
 
 // readPathTo reads the path to an entry, from what is cached where possible.
@@ -59,7 +98,7 @@ func (s *Session) readPathTo(ctx context.Context, st state, leaf string) (*pathC
 		}
 	}
 	s.mu.Lock()
-	if leaf == st.leaf && s.st.file == st.file && !s.replaced {
+	if leaf == st.leaf && s.st.file == st.file {
 		s.ctxPath = p
 	}
 	s.mu.Unlock()

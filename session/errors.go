@@ -16,6 +16,8 @@ var (
 	ErrClosed = errors.New("session is closed")
 	// ErrNoEntry is returned for an id that no entry of the session has.
 	ErrNoEntry = errors.New("no such entry")
+	// ErrNoImage is returned for an image that an entry does not have.
+	ErrNoImage = errors.New("no such image")
 	// ErrGone is returned when the session's file was deleted, or replaced by
 	// something that is not this session.
 	ErrGone = errors.New("session file is gone")

@@ -51,7 +51,7 @@ func (s *Session) Tree(ctx context.Context) (*Tree, error) {
 		}
 	}
 	s.mu.Lock()
-	if !s.replaced && s.st.file == st.file {
+	if s.st.file == st.file {
 		s.tree = t
 	}
 	s.mu.Unlock()

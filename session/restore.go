@@ -29,6 +29,21 @@ func (s *Session) Restore(ctx context.Context, e entry.Entry) (entry.Entry, []Mi
 // Missing is a reference whose blob could not be read.
 type Missing = persist.Missing
 
+// Image returns the bytes and the type of the i-th image of an entry, counted
+// from 0, and reads no other blob. The error matches ErrNoImage when the entry
+// has fewer, and says so when the image is not there any more.
+func (s *Session) Image(ctx context.Context, e entry.Entry, i int) (data []byte, mimeType string, err error) {
+	img, ok := persist.ImageAt(e.Raw(), i)
+	if !ok {
+		return nil, "", fmt.Errorf("reading image %d of entry %s: %w", i, e.ID(), ErrNoImage)
+	}
+	data, mimeType, err = img.Load(ctx, s.getBlob)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading image %d of entry %s: %w", i, e.ID(), err)
+	}
+	return data, mimeType, nil
+}
+
 // getBlob reads a blob for the persistence rules: a blob that is not there, or is
 // not what it was, is an answer and not a failure.
 func (s *Session) getBlob(ctx context.Context, ref blobref.Ref) ([]byte, error) {

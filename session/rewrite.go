@@ -18,7 +18,7 @@ import (
 // create makes the session's file with its header and its first entries: it
 // appears whole or not at all.
 func (s *Session) create(reqs []*request) error {
-	st := &s.st
+	st := s.known()
 	header := s.fresh
 	if st.hasSlot {
 		header.Title, header.TitleSource = st.slot.Title, st.slot.Source
@@ -44,11 +44,8 @@ func (s *Session) create(reqs []*request) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.st.file
+	// Readers may still use the old file; it is closed when nobody does.
 	s.st, s.dirSynced = *made, s.durability == Sync
-	if old != nil {
-		old.Close()
-	}
 	for i, r := range reqs {
 		end := int64(len(buf))
 		if i+1 < len(reqs) {
@@ -109,7 +106,7 @@ func (s *Session) syncDirs(dir string) error {
 // one is restored, one of an older version is migrated, and a title slot that
 // oh-my-pi put before a header of ours is folded back into it.
 func (s *Session) needsRewrite(ctx context.Context) error {
-	st := &s.st
+	st := s.known()
 	switch {
 	case st.none:
 		return nil // create writes it
@@ -145,7 +142,7 @@ func versionText(h record.Header) string {
 // rewrite replaces the file by header and every good record of it, to the byte
 // and in order. What is damaged goes to <session>.damaged first.
 func (s *Session) rewrite(ctx context.Context, header []byte) error {
-	st := s.st
+	st := s.known()
 	if err := s.keepDamaged(ctx); err != nil {
 		return err
 	}
@@ -186,7 +183,7 @@ func (s *Session) reopen() error {
 // keepDamaged appends every damaged stretch of the log to <session>.damaged, each
 // behind a newline, before a rewrite leaves it out.
 func (s *Session) keepDamaged(ctx context.Context) error {
-	st := s.st
+	st := s.known()
 	var aside []byte
 	err := eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
 		eachRecord(line, func([]byte, int, record.Envelope) {}, func(at, size int, kind Kind) {

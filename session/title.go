@@ -105,7 +105,7 @@ func (s *Session) Rename(ctx context.Context, title, source string) error {
 // writeTitle writes the title into the header, or into the title slot of a file
 // that oh-my-pi made. The lock is held.
 func (s *Session) writeTitle(ctx context.Context, title, source string) error {
-	st := &s.st
+	st := s.known()
 	if st.hasSlot {
 		slot := record.AppendSlot(nil, title, source, s.now())
 		if st.at == int64(len(slot)) {

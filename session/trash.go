@@ -77,12 +77,13 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	if err := durable.WriteFile(s.fs, filepath.Join(t.Dir, originName), true, append(data, '\n')); err != nil {
 		return fmt.Errorf("removing %s: %w", s.path, err)
 	}
-	names := []string{s.st.file.Name()}
+	st := s.known()
+	names := []string{st.file.Name()}
 	if dir, ok := catalog.ArtifactsDir(s.path); ok {
 		names = append(names, dir)
 	}
 	names = append(names, catalog.DamagedPath(s.path), catalog.IndexPath(s.path))
-	if s.st.cold {
+	if st.cold {
 		names = append(names, catalog.PlainPath(s.path))
 	} else {
 		names = append(names, catalog.ColdPath(s.path))
