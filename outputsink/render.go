@@ -128,7 +128,7 @@ func (t *tailLines) endOf(line []byte, maxBytes int64) {
 	behind := marks(line) // all that are left stand at its end
 	line = line[runeCeil(line, max(0, len(line)-behind-int(maxBytes))):]
 	size := len(line) - behind
-	if size <= 0 || line[0] == '\n' {
+	if size <= 0 || line[0] == '\n' || line[0] == markShortened {
 		return // nothing but the newline has room: that shows nothing
 	}
 	t.text, t.size, t.lines, t.partial = line, int64(size), 1, true

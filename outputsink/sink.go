@@ -15,7 +15,7 @@
 //     NUL, or mostly invalid UTF-8, in its first 8 KiB). Binary output is described, not shown.
 //   - If the file cannot be opened or a write fails, writers never notice: the view and the totals go on, and the
 //     [Summary] tells what the file holds and why. A file that holds nothing is not advertised.
-//   - Memory is bounded by the options: about five times MaxBytes, plus 64 KiB of bytes on their way to the file and
+//   - Memory is bounded by the options: about five times MaxBytes, plus 128 KiB of bytes on their way to the file and
 //     at most 256 KiB of line index, for any amount of output.
 //   - Line n of the view is line n of the file: sanitising neither adds nor removes a newline.
 //   - The Summary's line "…" between head and tail and its notice are the only words in the view that the program
@@ -23,7 +23,7 @@
 //
 // # What a crash leaves
 //
-// Small writes are collected and reach the file when 64 KiB have come, or [FlushAfter] after the first of them; a
+// Small writes are collected and reach the file when 128 KiB have come, or [FlushAfter] after the first of them; a
 // kill of the process can cost the output of that moment. The file then ends there, and has no index. With
 // MaxArtifactBytes a crash while old bytes are being dropped can leave some lines of the kept tail twice.
 //

@@ -10,9 +10,14 @@ import (
 	"github.com/agentrun/agentrun/internal/lineindex"
 )
 
-// spoolBytes is how many bytes are collected before they are written: a call of the system for 4 KiB costs about as
-// much as copying 16 KiB.
-const spoolBytes = 64 << 10
+const (
+	// spoolBytes is how many bytes are collected before they are written: writing 128 KiB at once takes a third to
+	// half of the time of 32 writes of 4 KiB, and larger writes gain nothing more.
+	spoolBytes = 128 << 10
+
+	// directBytes is the size from which on a write is not worth the copy.
+	directBytes = 32 << 10
+)
 
 var errNoFile = errors.New("no file was asked for")
 
@@ -88,7 +93,7 @@ func (s *spool) write(p []byte) {
 		s.buf = append(make([]byte, 0, spoolBytes), s.buf...)
 	}
 	for len(p) > 0 {
-		if len(s.buf) == 0 && len(p) >= spoolBytes/2 {
+		if len(s.buf) == 0 && len(p) >= directBytes {
 			s.store(p)
 			return
 		}
