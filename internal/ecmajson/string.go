@@ -228,14 +228,17 @@ func badLen(s []byte) int {
 // A pair of surrogate escapes gives one character, half a pair is kept as it
 // is, and bytes that are not UTF-8 give U+FFFD.
 func Unquote(lit []byte) ([]byte, error) {
-	if len(lit) < 2 || lit[0] != '"' {
+	if len(lit) < 2 || lit[0] != '"' || lit[len(lit)-1] != '"' {
 		return nil, ErrNotString
+	}
+	body := lit[1 : len(lit)-1]
+	if quotedEnd(body, 0) == len(body) {
+		return body, nil // plain ASCII
 	}
 	if end, ok := stringEnd(lit, 0); !ok || end != len(lit) {
 		return nil, ErrNotString
 	}
-	body := lit[1 : len(lit)-1]
-	if quotedEnd(body, 0) == len(body) || bytes.IndexByte(body, '\\') < 0 && utf8.Valid(body) {
+	if bytes.IndexByte(body, '\\') < 0 && utf8.Valid(body) {
 		return body, nil
 	}
 	return appendUnquoted(make([]byte, 0, len(body)), body), nil

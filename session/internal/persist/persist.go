@@ -117,9 +117,8 @@ const (
 func Plain(entry []byte) bool { return standard.plain(entry) }
 
 func (l limits) plain(b []byte) bool {
-	return len(b) <= l.text &&
-		!partialJSON.in(b) && !jsonlEvents.in(b) && !imageURL.in(b) &&
-		!mayCite(b) && !hasRun(b, &base64Char, l.image)
+	return len(b) <= l.text && !hasRun(b, &base64Char, l.image) &&
+		!partialJSON.in(b) && !jsonlEvents.in(b) && !imageURL.in(b) && !mayCite(b)
 }
 
 // mayCite reports whether b may hold a reference. Whatever Prepare moved out of

@@ -37,17 +37,17 @@ func tokenLen(name []byte) int {
 var unescapeToken = strings.NewReplacer("~1", "/", "~0", "~")
 
 // pointers is a tree of JSON pointers, so that one walk over an entry finds all
-// that they name. The nil tree is empty.
+// that they name. A nil tree is empty.
 type pointers struct {
 	item int // 1 + index of the item whose pointer ends here, or 0
 	next map[string]*pointers
 }
 
-// add enters a pointer. It reports false for text that is none, and for one
-// that is there already.
-func (p *pointers) add(pointer string, item int) bool {
+// add enters the pointer of an item. Text that is no pointer names nothing; of
+// two items with one pointer the first has it.
+func (p *pointers) add(pointer string, item int) {
 	if !strings.HasPrefix(pointer, "/") {
-		return false
+		return
 	}
 	for token := range strings.SplitSeq(pointer[1:], "/") {
 		token = unescapeToken.Replace(token)
@@ -61,11 +61,9 @@ func (p *pointers) add(pointer string, item int) bool {
 		}
 		p = child
 	}
-	if p.item != 0 {
-		return false
+	if p.item == 0 {
+		p.item = item + 1
 	}
-	p.item = item + 1
-	return true
 }
 
 func (p *pointers) member(name []byte) *pointers {
