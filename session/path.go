@@ -82,12 +82,25 @@ type pathCache struct {
 // readPath reads the path to leaf as far as its context needs it.
 func readPath(ctx context.Context, st state, leaf string) (*pathCache, error) {
 	p := &pathCache{end: st.src.size}
-	err := walkUp(ctx, st.src, st.end, leaf, func(raw []byte, at int64, e record.Envelope) bool {
-		x := newEntry(raw, at, e, 0)
-		p.entries = append(p.entries, x)
-		p.reach.Visit(x)
+	if leaf == "" {
+		return p, nil
+	}
+	want := leaf
+	err := eachEntryBackward(ctx, st.src, st.end, st.src.size, func(e *entry.Entry) bool {
+		if e.ID() != want {
+			return true
+		}
+		if len(p.entries) == cap(p.entries) {
+			// As many as there would be if the rest of the file were like this.
+			n := int64(len(p.entries))
+			more := (e.Offset() - st.end) * n / (st.src.size - e.Offset())
+			p.entries = slices.Grow(p.entries, int(min(more, 1<<16))+64)
+		}
+		p.entries = append(p.entries, *e)
+		p.reach.Visit(*e)
+		want = e.Parent()
 		return p.reach.NeedMessages()
-	}, nil)
+	})
 	slices.Reverse(p.entries)
 	return p, err
 }

@@ -113,51 +113,58 @@ func scan(ctx context.Context, src source, from, to int64, each func(*segment) e
 	return err
 }
 
-// scanBlock parses the lines that start in [a, b). Lines start at from and
-// behind every newline; the last line may reach beyond b, up to end.
+// scanBlock parses the lines that start in [a, b) of [from, end).
 func scanBlock(src source, from, a, b, end int64, buf []byte) (*segment, []byte) {
 	seg := &segment{}
-	start := a
-	if a > from {
-		start-- // the byte before a says whether a line starts at a
-	}
-	buf, err := readSpan(src, start, b, buf)
-	if err != nil {
+	lines, start, err := blockLines(src, from, a, b, end, buf)
+	if err != nil || len(lines) == 0 {
 		seg.err = err
 		return seg, buf
 	}
-	at := 0
-	if a > from {
-		i := bytes.IndexByte(buf, '\n')
-		if i < 0 || start+int64(i)+1 >= b {
-			return seg, buf // a longer line runs through
-		}
-		at = i + 1
-	}
-	// The last line may go on in the blocks behind.
-	for grow := int64(64 << 10); start+int64(len(buf)) < end && buf[len(buf)-1] != '\n'; grow *= 2 {
-		have := start + int64(len(buf))
-		old := len(buf)
-		if buf, err = appendSpan(src, have, min(have+grow, end), buf); err != nil {
-			seg.err = err
-			return seg, buf
-		}
-		if i := bytes.IndexByte(buf[old:], '\n'); i >= 0 {
-			buf = buf[:old+i+1]
-		}
-	}
-	seg.nodes = make([]node, 0, len(buf)/512+8)
+	seg.nodes = make([]node, 0, len(lines)/512+8)
 	seg.parent = make([]span, 0, cap(seg.nodes))
-	seg.arena = make([]byte, 0, 32*cap(seg.nodes))
-	for at < len(buf) && start+int64(at) < b {
-		line, next := buf[at:], len(buf)
+	seg.arena = make([]byte, 0, 48*cap(seg.nodes))
+	for at := 0; at < len(lines); {
+		line, next := lines[at:], len(lines)
 		if i := bytes.IndexByte(line, '\n'); i >= 0 {
 			line, next = line[:i], at+i+1
 		}
 		seg.addLine(line, start+int64(at))
 		at = next
 	}
-	return seg, buf
+	return seg, lines[:0]
+}
+
+// blockLines reads the lines that start in [a, b), whole, and says where the first
+// one starts. Lines start at from and behind every newline, and the last one may
+// reach beyond b, up to end. It reads into buf, or a larger buffer.
+func blockLines(src source, from, a, b, end int64, buf []byte) (lines []byte, start int64, err error) {
+	start = a
+	if a > from {
+		start-- // the byte before a says whether a line starts at a
+	}
+	if buf, err = readSpan(src, start, b, buf); err != nil {
+		return nil, 0, err
+	}
+	at := 0
+	if a > from {
+		i := bytes.IndexByte(buf, '\n')
+		if i < 0 || start+int64(i)+1 >= b {
+			return nil, 0, nil // a longer line runs through
+		}
+		at = i + 1
+	}
+	// The last line may go on in the blocks behind.
+	for grow := int64(4 << 10); start+int64(len(buf)) < end && buf[len(buf)-1] != '\n'; grow *= 4 {
+		have, old := start+int64(len(buf)), len(buf)
+		if buf, err = appendSpan(src, have, min(have+grow, end), buf); err != nil {
+			return nil, 0, err
+		}
+		if i := bytes.IndexByte(buf[old:], '\n'); i >= 0 {
+			buf = buf[:old+i+1]
+		}
+	}
+	return buf[at:], start + int64(at), nil
 }
 
 // addLine takes one line, without its newline.
@@ -237,10 +244,13 @@ func readSpan(src source, a, b int64, buf []byte) ([]byte, error) {
 	return appendSpan(src, a, b, buf[:0])
 }
 
+// slack is room for the rest of the last line of a block.
+const slack = 5 << 10
+
 func appendSpan(src source, a, b int64, buf []byte) ([]byte, error) {
 	n, need := len(buf), int(b-a)
 	if cap(buf)-n < need {
-		grown := make([]byte, n, max(n+need+64, 2*n))
+		grown := make([]byte, n, max(n+need+slack, 2*n))
 		copy(grown, buf)
 		buf = grown
 	}
