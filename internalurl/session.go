@@ -8,20 +8,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session"
 )
 
-// OpenedSession is the view of a session that is open, for Sources.Session. The
-// session must stay open as long as the router is used.
-func OpenedSession(s *session.Session) SessionView { return opened{s} }
+// ForSession returns a router over the sessions of a home, their artifacts and
+// their blobs. s is the session at hand, which must stay open as long as the router
+// is used; nil is none. Other sessions are opened, for reading, only while a URL
+// needs their log.
+func ForSession(m *session.Manager, s *session.Session) *Router {
+	src := Sources{Sessions: managed{m}, Blobs: m.Blobs()}
+	if s != nil {
+		src.Session = opened{m, s}
+		src.OpenDir = func(dir string) *artifacts.Dir {
+			if dir != s.ArtifactsDir() {
+				return artifacts.Open(dir, artifacts.Options{})
+			}
+			return artifacts.Open(dir, artifacts.Options{LoggedMax: s.MaxArtifactID})
+		}
+	}
+	return NewRouter(src)
+}
 
-// ManagedSessions are the sessions of a home, for Sources.Sessions. A session is
-// opened, for reading, only while a URL needs its log.
-func ManagedSessions(m *session.Manager) Sessions { return managed{m} }
+// opened is the view of an open session.
+type opened struct {
+	m *session.Manager
+	*session.Session
+}
 
-type opened struct{ *session.Session }
-
-// Metadata describes the session as `agentrun sessions show` names things.
+// Metadata describes the session as `agentrun sessions show` names things. What the
+// file does not tell is null.
 func (o opened) Metadata(ctx context.Context) ([]byte, error) {
 	title, err := o.Title(ctx)
 	if err != nil {
@@ -36,20 +52,44 @@ func (o opened) Metadata(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	meta := struct {
-		ID      string     `json:"id"`
-		Path    string     `json:"path"`
-		CWD     string     `json:"cwd"`
-		Title   string     `json:"title,omitempty"`
-		Version int        `json:"version"`
-		Parent  string     `json:"parent,omitempty"`
-		Created *time.Time `json:"created,omitempty"`
-		Entries int        `json:"entries"`
-		Leaf    string     `json:"leaf,omitempty"`
-	}{o.ID(), o.Path(), o.CWD(), title, o.Version(), o.Parent(), nil, tree.Len(), leaf}
-	if t := o.Created(); !t.IsZero() {
-		meta.Created = &t
+		ID       string     `json:"id"`
+		Path     string     `json:"path"`
+		CWD      string     `json:"cwd"`
+		Title    *string    `json:"title"`
+		Version  int        `json:"version"`
+		Parent   string     `json:"parent,omitempty"`
+		Entries  int        `json:"entries"`
+		Leaf     *string    `json:"leaf"`
+		Created  *time.Time `json:"created"`
+		Modified *time.Time `json:"modified"`
+		Size     int64      `json:"size"`
+	}{
+		ID: o.ID(), Path: o.Path(), CWD: o.CWD(), Title: known(title), Version: o.Version(), Parent: o.Parent(),
+		Entries: tree.Len(), Leaf: known(leaf), Created: knownTime(o.Created()),
+	}
+	if o.Exists() { // else there is no file to look at yet
+		info, err := o.m.Find(ctx, o.Path())
+		if err != nil {
+			return nil, err
+		}
+		meta.Path, meta.Modified, meta.Size = info.Path, knownTime(info.Modified), info.Size
 	}
 	return json.Marshal(meta)
+}
+
+func known(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func knownTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
 }
 
 // EntryJSON is the entry as it was appended: what the persistence rules took out
@@ -65,6 +105,7 @@ func (o opened) EntryJSON(ctx context.Context, id string) ([]byte, error) {
 	return e.Raw(), nil
 }
 
+// managed are the sessions of a home.
 type managed struct{ *session.Manager }
 
 func (m managed) FindSession(ctx context.Context, id string) (SessionView, error) {
@@ -109,6 +150,6 @@ func (c closed) look(ctx context.Context, do func(opened) ([]byte, error)) ([]by
 	if err != nil {
 		return nil, err
 	}
-	data, err := do(opened{s})
+	data, err := do(opened{c.m, s})
 	return data, errors.Join(err, s.Close())
 }

@@ -47,9 +47,7 @@ func TestSessionsOfAManagerAreReadByURL(t *testing.T) {
 	}
 	here, first := make(long)
 	there, second := make("other")
-	r := internalurl.NewRouter(internalurl.Sources{
-		Session: internalurl.OpenedSession(here), Sessions: internalurl.ManagedSessions(m), Blobs: m.Blobs(),
-	})
+	r := internalurl.ForSession(m, here)
 	get := func(url string) string {
 		t.Helper()
 		res, err := r.Open(t.Context(), url)
@@ -72,6 +70,7 @@ func TestSessionsOfAManagerAreReadByURL(t *testing.T) {
 		"artifact://" + here.ID() + "/0":         "artifact of long",
 		"artifact://" + there.ID() + "/0":        "artifact of othe",
 		"session://" + here.ID():                 `"title": "about long"`,
+		"session://" + here.ID() + ":raw":        `"modified": "20`,
 		"session://" + there.ID():                `"entries": 1`,
 		"session://" + here.ID() + "/" + first:   long,
 		"session://" + there.ID() + "/" + second: `"content": "other"`,

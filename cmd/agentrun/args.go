@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// commandFirst puts the words of a command line before its flags, up to "--". A
+// flag may so stand anywhere: cobra looks for the name of the command before it
+// knows the command's flags, and takes the word behind a flag that it does not know
+// for the flag's value.
+func commandFirst(root *cobra.Command, args []string) []string {
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		return args // what is completed depends on the order
+	}
+	values := valueFlags(root)
+	var words, flags []string
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		switch {
+		case arg == "--":
+			return append(append(words, flags...), args[i:]...)
+		case len(arg) < 2 || arg[0] != '-':
+			words = append(words, arg)
+			continue
+		}
+		flags = append(flags, arg)
+		if name, long := strings.CutPrefix(arg, "--"); long && values[name] && i+1 < len(args) {
+			i++
+			flags = append(flags, args[i])
+		}
+	}
+	return append(words, flags...)
+}
+
+// valueFlags are the flags of all commands that are followed by a value. One name
+// means the same in each command.
+func valueFlags(root *cobra.Command) map[string]bool {
+	values := map[string]bool{}
+	collect := func(f *pflag.Flag) {
+		if f.NoOptDefVal == "" {
+			values[f.Name] = true
+		}
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(collect)
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(root)
+	return values
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/session"
+)
+
+// Environment variables that stand in for flags. AGENTRUN_HOME is read by package
+// session.
+const (
+	sessionEnv    = "AGENTRUN_SESSION"
+	durabilityEnv = "AGENTRUN_DURABILITY"
+)
+
+// environment is what all commands share: the streams, the global flags, and the
+// way to a home and a session. Nothing is opened before it is needed.
+type environment struct {
+	stdin          *os.File
+	stdout, stderr io.Writer
+
+	home       string
+	session    string
+	fresh      bool // --new
+	json       bool
+	quiet      bool
+	durability durability
+}
+
+func (e *environment) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&e.home, "home", "", "directory where everything is kept (default $AGENTRUN_HOME, else the XDG data directory)")
+	f.StringVar(&e.session, "session", "", "session: an `ID`, its beginning, or the path of a log (default $AGENTRUN_SESSION, else the newest of the working directory)")
+	f.BoolVar(&e.fresh, "new", false, "start a new session")
+	f.BoolVar(&e.json, "json", false, "print JSON")
+	f.BoolVar(&e.quiet, "quiet", false, "print the output alone: no notice and no remarks")
+	f.Var(&e.durability, "durability", "what is kept survives power loss with sync, the end of the process with flush (default $AGENTRUN_DURABILITY, else sync)")
+}
+
+// makesSessions marks the commands that may start a session; all others refuse
+// --new.
+const makesSessions = "makes-sessions"
+
+// check is the part of reading the flags that takes more than one of them.
+func (e *environment) check(cmd *cobra.Command) error {
+	switch {
+	case e.fresh && e.session != "":
+		return usagef("--new and --session exclude each other: give one of them")
+	case e.fresh && cmd.Annotations[makesSessions] == "":
+		return usagef("%s never starts a session: leave --new out", cmd.CommandPath())
+	}
+	if how := os.Getenv(durabilityEnv); how != "" && !e.durability.given {
+		if err := e.durability.Set(how); err != nil {
+			return usagef("%s: %w", durabilityEnv, err)
+		}
+	}
+	return nil
+}
+
+// durability is the value of --durability.
+type durability struct {
+	value session.Durability
+	given bool
+}
+
+func (d *durability) String() string {
+	if d.value == session.Flush {
+		return "flush"
+	}
+	return "" // the default, which the usage names
+}
+
+func (d *durability) Type() string { return "sync|flush" }
+
+func (d *durability) Set(s string) error {
+	switch s {
+	case "sync":
+		d.value = session.Sync
+	case "flush":
+		d.value = session.Flush
+	default:
+		return fmt.Errorf("%q is neither sync nor flush", s)
+	}
+	d.given = true
+	return nil
+}
+
+// manager opens the home.
+func (e *environment) manager() (*session.Manager, error) {
+	return session.OpenManager(e.home, session.Options{
+		Durability: e.durability.value,
+		Report:     func(ev session.Event) { e.remark("%v", ev) },
+	})
+}
+
+// chosen is the session that arg, else a flag or variable, names; "" is none.
+func (e *environment) chosen(arg string) string {
+	switch {
+	case arg != "":
+		return arg
+	case e.session != "":
+		return e.session
+	}
+	return os.Getenv(sessionEnv)
+}
+
+// errNoSession is returned to commands that read when there is nothing to read.
+var errNoSession = errors.New("this directory has no session yet: run something with agentrun exec, or name a session with --session")
+
+// find returns a session that exists: the chosen one, else the newest of the
+// working directory.
+func (e *environment) find(ctx context.Context, m *session.Manager, arg string) (session.Info, error) {
+	if arg := e.chosen(arg); arg != "" {
+		return m.Find(ctx, arg)
+	}
+	cwd, err := workingDirectory()
+	if err != nil {
+		return session.Info{}, err
+	}
+	info, ok, err := m.Newest(ctx, cwd)
+	if err == nil && !ok {
+		err = errNoSession
+	}
+	return info, err
+}
+
+// view opens a session that exists for reading.
+func (e *environment) view(ctx context.Context, arg string) (*session.Manager, *session.Session, error) {
+	m, err := e.manager()
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := e.find(ctx, m, arg)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := m.View(ctx, info.Path)
+	return m, s, err
+}
+
+// open opens the session to append to, a new one if there is none. A new one has no
+// file before its first entry.
+func (e *environment) open(ctx context.Context) (*session.Session, error) {
+	m, err := e.manager()
+	if err != nil {
+		return nil, err
+	}
+	if !e.fresh {
+		switch info, err := e.find(ctx, m, ""); {
+		case err == nil:
+			return m.Open(ctx, info.Path)
+		case !errors.Is(err, errNoSession):
+			return nil, err
+		}
+	}
+	return e.create(ctx, m, session.CreateOptions{})
+}
+
+func (e *environment) create(ctx context.Context, m *session.Manager, o session.CreateOptions) (*session.Session, error) {
+	cwd, err := workingDirectory()
+	if err != nil {
+		return nil, err
+	}
+	return m.Create(ctx, cwd, o)
+}
+
+// artifacts is the artifact directory of s, nil for a log that can have none.
+func (e *environment) artifacts(s *session.Session) *artifacts.Dir {
+	dir := s.ArtifactsDir()
+	if dir == "" {
+		return nil
+	}
+	return artifacts.Open(dir, artifacts.Options{Sync: e.durability.value == session.Sync, LoggedMax: s.MaxArtifactID})
+}
+
+func workingDirectory() (string, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("the working directory is gone; change to one that exists: %w", err)
+	}
+	return cwd, nil
+}

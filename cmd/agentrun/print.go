@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/agentrun/agentrun/session"
+)
+
+// printJSON writes v on one line.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return nil
+}
+
+// table aligns columns separated by tabs. Flush it.
+func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
+
+// oneLine makes one line of a title or path from a file, safe for a terminal.
+func oneLine(s string) string { return visible(session.CleanTitle(s)) }
+
+// firstWords is as much of a text as n characters of a line hold.
+func firstWords(text string, n int) string {
+	line := []rune(oneLine(text[:min(len(text), 16*n)]))
+	if len(line) <= n {
+		return string(line)
+	}
+	return strings.TrimRight(string(line[:n-1]), " ") + "…"
+}
+
+// orNull is a string member of JSON that may be unknown.
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// timestamp is a point in time in JSON, as session logs write them.
+func timestamp(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return &s
+}
+
+// localTime is a point in time for people.
+func localTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// count is a number with its noun.
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// byteSize is a size in steps of 1024.
+func byteSize(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, unit := float64(n), 0
+	for f >= 1023.95 && unit < 4 {
+		f /= 1024
+		unit++
+	}
+	return fmt.Sprintf("%.1f %cB", f, " KMGT"[unit])
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/tool/read"
+)
+
+func newReadCommand(env *environment) *cobra.Command {
+	var opt read.Options
+	cmd := &cobra.Command{
+		Use:   "read URL|FILE",
+		Short: "Print a page of what was kept, or of a file",
+		Long: `read prints a page, at most 3,000 lines and 50 KiB, and how to go on.
+
+  artifact://N          output of a command; artifact://SESSION/N of another session
+  agent://ID            output of a subagent; agent://ID/key/0 a part of it, ?q= a query
+  session://ID          what a session is; session://ID/ENTRY one entry of its log
+  blob://sha256/HEX     a blob
+
+Lines are selected at the end: :10 from line 10 on, :10-20, :10+5 five lines, :-50 the
+last 50, :1-3,90-95. With :raw it is every byte as it is, also of lines (:raw:10-20).`,
+		Example: `  agentrun read artifact://0:150000-150002
+  agentrun read build.log:-50
+  agentrun read artifact://0:raw | sha256sum`,
+		Args: positional(1, 1, "one URL or file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := &lazyOpener{env: env}
+			return errors.Join(env.read(cmd.Context(), o, args[0], opt), o.close())
+		},
+	}
+	cmd.Flags().Int64Var(&opt.Offset, "offset", 0, "first `line` to print, from 1")
+	cmd.Flags().Int64Var(&opt.Limit, "limit", 0, "`number` of lines to print")
+	return cmd
+}
+
+func (e *environment) read(ctx context.Context, o read.Opener, target string, opt read.Options) error {
+	if !e.json && asksRaw(target) {
+		_, err := read.Copy(ctx, e.stdout, o, target, opt)
+		return err
+	}
+	page, err := read.Read(ctx, o, target, opt)
+	if err != nil {
+		return err
+	}
+	switch {
+	case e.json:
+		return printJSON(e.stdout, page)
+	case e.quiet:
+		_, err = io.WriteString(e.stdout, page.Text)
+	case len(page.Notes) > 0:
+		_, err = io.WriteString(e.stdout, page.String()+"\n")
+	default:
+		_, err = io.WriteString(e.stdout, page.Text)
+	}
+	if err != nil {
+		return fmt.Errorf("printing %s: %w", target, err)
+	}
+	return nil
+}
+
+// asksRaw reports whether ":raw" is selected at the end of target. What is wrong
+// with a selector is said by who reads.
+func asksRaw(target string) bool {
+	if internalurl.Is(target) {
+		u, err := internalurl.Parse(target)
+		return err == nil && u.Selector.Raw
+	}
+	if _, err := os.Lstat(target); err == nil {
+		return false // a file that is called so
+	}
+	_, sel, err := internalurl.CutSelector(target)
+	return err == nil && sel.Raw
+}
+
+// lazyOpener opens URLs. It opens the home when there is a URL to open, and the
+// session at hand when the URL means that: files need neither.
+type lazyOpener struct {
+	env *environment
+	at  *session.Session
+}
+
+func (o *lazyOpener) OpenURL(ctx context.Context, u internalurl.URL) (*internalurl.Resource, error) {
+	m, err := o.env.manager()
+	if err != nil {
+		return nil, err
+	}
+	if u.Session == "" && u.Scheme != internalurl.Blob {
+		info, err := o.env.find(ctx, m, "")
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", u, err)
+		}
+		if o.at, err = m.View(ctx, info.Path); err != nil {
+			return nil, err
+		}
+	}
+	return internalurl.ForSession(m, o.at).OpenURL(ctx, u)
+}
+
+func (o *lazyOpener) close() error {
+	if o.at == nil {
+		return nil
+	}
+	return o.at.Close()
+}

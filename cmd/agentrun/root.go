@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// rootHelp fits a screen of 24 lines and 80 columns.
+const rootHelp = `agentrun runs commands for agents: a bounded view is printed, every byte is kept.
+
+  agentrun exec -- seq 1 300000           run a program, without a shell
+  agentrun bash 'make 2>&1 | tail -50'    run a script
+  agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
+  agentrun artifacts                      list what this session kept
+  agentrun sessions                       list the sessions of this directory
+  agentrun sessions show|tree [ID]        look at one: summary, entries
+  agentrun sessions new|rename|rm|path|compress
+  agentrun version | man DIR | completion bash|zsh|fish
+
+Flags of every command, anywhere before "--":
+  --home DIR         where everything is kept (AGENTRUN_HOME)
+  --session ID       session: an id, its beginning, or a path (AGENTRUN_SESSION);
+                     else the newest one of this directory, else a new one
+  --new              start a new session
+  --json, --quiet    for programs; the output alone
+  --durability HOW   sync (survives power loss) or flush (AGENTRUN_DURABILITY)
+
+exec and bash exit with the status of the command, 124 after --timeout.
+More: agentrun COMMAND --help
+`
+
+func newRootCommand(env *environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:               "agentrun",
+		Short:             "Run commands for agents and keep every byte",
+		Long:              "agentrun runs commands for agents: a bounded view of the output is printed, every byte is kept in an artifact, and the run is recorded in the log of a session.",
+		Args:              cobra.ArbitraryArgs,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			fmt.Fprint(env.stderr, rootHelp)
+			return &commandError{status: statusUsage}
+		},
+	}
+	root.SetIn(env.stdin)
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	env.addFlags(root.PersistentFlags())
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return env.check(cmd) }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w: see %s --help", err, cmd.CommandPath())
+	})
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd == root {
+			fmt.Fprint(env.stdout, rootHelp)
+			return
+		}
+		help(cmd, args)
+	})
+	root.AddCommand(
+		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
+		newSessionsCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
+	)
+	return root
+}
+
+// unknownCommand refuses a word that is no command, with those that look like it.
+func unknownCommand(cmd *cobra.Command, word string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(word); len(like) > 0 {
+		return usagef("%s has no command %q: did you mean %s %s?", cmd.CommandPath(), word, cmd.CommandPath(), like[0])
+	}
+	return usagef("%s has no command %q: see %[1]s --help", cmd.CommandPath(), word)
+}

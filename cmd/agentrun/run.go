@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/tool/bash"
+)
+
+// runHelp is the part of the help that exec and bash share.
+const runHelp = `The run is recorded in a session: the one of --session, else the newest of the
+working directory, else a new one. The output goes to standard output, both streams
+in their order; remarks of agentrun go to standard error. The command's standard
+input is empty unless --stdin is given.
+
+The exit status is that of the command, 128+n when signal n ended it, 124 after
+--timeout (SIGINT, 2 s later SIGTERM, 2 s later SIGKILL), 126 or 127 when it can not
+be executed or is not found, and 125 when agentrun itself failed.`
+
+// commandRun is what exec and bash have in common.
+type commandRun struct {
+	*environment
+
+	timeout timeout
+	live    bool
+	cwd     string
+	env     variables
+	pass    bool // --stdin
+}
+
+func (r *commandRun) addFlags(f *pflag.FlagSet) {
+	f.Var(&r.timeout, "timeout", "end the command after this time, such as 90s, 5m or a number of seconds (default none)")
+	f.BoolVar(&r.live, "live", false, "print the output while the command runs, all of it; with --json to standard error")
+	f.StringVar(&r.cwd, "cwd", "", "`directory` to run the command in (default the working directory)")
+	f.Var(&r.env, "env", "set a variable of the command's environment; may be repeated")
+	f.BoolVar(&r.pass, "stdin", false, "pass standard input on to the command")
+}
+
+// timeout is the value of --timeout: a Go duration or a number of seconds.
+type timeout time.Duration
+
+func (t *timeout) String() string {
+	if *t == 0 {
+		return ""
+	}
+	return time.Duration(*t).String()
+}
+
+func (t *timeout) Type() string { return "duration" }
+
+func (t *timeout) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		if _, nerr := strconv.ParseFloat(s, 64); nerr == nil {
+			d, err = time.ParseDuration(s + "s")
+		}
+	}
+	if err != nil || d < 0 {
+		return errors.New("give a time such as 90s, 1.5m or 30 (seconds)")
+	}
+	*t = timeout(d)
+	return nil
+}
+
+// variables is the value of --env: KEY=VALUE each. Unlike the list flags of pflag
+// it leaves commas and quotes alone.
+type variables []string
+
+func (v *variables) String() string { return strings.Join(*v, " ") }
+func (v *variables) Type() string   { return "KEY=VALUE" }
+
+func (v *variables) Set(s string) error {
+	if strings.IndexByte(s, '=') < 1 {
+		return errors.New("give KEY=VALUE")
+	}
+	*v = append(*v, s)
+	return nil
+}
+
+// run runs the command and prints what came of it.
+func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
+	defer func() { err = failed(err) }()
+	s, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeSession(s, err) }()
+	begun := s.Exists()
+
+	ctx, cancel := interruptible(ctx)
+	defer cancel()
+	o.Dir, o.Env, o.Timeout = r.cwd, r.env, time.Duration(r.timeout)
+	o.Log, o.Artifacts = s, r.artifacts(s)
+	if r.pass {
+		o.Stdin = r.stdin
+	}
+	var live *liveView
+	if r.live {
+		live = &liveView{w: r.stdout, broken: cancel}
+		if r.json {
+			live.w = r.stderr
+		}
+		o.Live = live
+	}
+	res, runErr := bash.Run(ctx, o)
+	if !begun && s.Exists() {
+		r.remark("started session %s", s.ID())
+	}
+	if res.Began.IsZero() && runErr != nil {
+		return runErr // nothing ran
+	}
+	r.explain(&res)
+	if err := r.print(s, &res, live); err != nil {
+		return errors.Join(runErr, err)
+	}
+	if runErr != nil {
+		return runErr
+	}
+	if res.Code != 0 {
+		return &commandError{status: res.Code}
+	}
+	return nil
+}
+
+// closeSession closes s; an earlier error goes first. The status of a command is
+// no failure of agentrun's own and gives way to one.
+func closeSession(s *session.Session, err error) error {
+	cerr := s.Close()
+	var command *commandError
+	if cerr == nil || err != nil && !errors.As(err, &command) {
+		return err
+	}
+	return cerr
+}
+
+// print prints the output.
+func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView) error {
+	var err error
+	if live != nil {
+		err = errors.Join(res.LiveErr, live.finish())
+		if sum := &res.Summary; err == nil && sum.Artifact != "" {
+			r.remark("all of it, %s in %s, is kept as %s", byteSize(sum.TotalBytes), count(sum.TotalLines, "line", "lines"), sum.Artifact)
+		}
+	}
+	switch {
+	case err != nil:
+	case r.json:
+		err = printJSON(r.stdout, describe(s, res, r.view(res)))
+	case live == nil:
+		_, err = io.WriteString(r.stdout, endNotice(r.view(res), &res.Summary))
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return nil // who read the output has seen enough
+	}
+	if err != nil {
+		return fmt.Errorf("printing the output, which %s: %w", whereabouts(&res.Summary), err)
+	}
+	return nil
+}
+
+func whereabouts(sum *outputsink.Summary) string {
+	if sum.Artifact != "" {
+		return "is kept as " + sum.Artifact
+	}
+	return "is in the session's log"
+}
+
+// view is the output as it is shown: with the notice, unless the output alone is
+// wanted.
+func (r *commandRun) view(res *bash.Result) string {
+	if r.quiet {
+		return res.Summary.Text
+	}
+	return res.Summary.View
+}
+
+// endNotice ends a view that ends with a notice like every line of text. A view
+// without one ends as the output did.
+func endNotice(view string, sum *outputsink.Summary) string {
+	if sum.Notice != "" && strings.HasSuffix(view, sum.Notice) {
+		return view + "\n"
+	}
+	return view
+}
+
+// explain says on standard error what the output does not tell.
+func (r *commandRun) explain(res *bash.Result) {
+	for _, remark := range res.Remarks(time.Duration(r.timeout)) {
+		r.remark("%s", strings.TrimSuffix(strings.TrimPrefix(remark, "["), "]"))
+	}
+	switch state := res.Summary.ArtifactState; state.Kind {
+	case outputsink.ArtifactNone, outputsink.ArtifactComplete:
+	default:
+		r.remark("the artifact of the output %v", state)
+	}
+}
+
+// runResult is what exec --json prints.
+type runResult struct {
+	ExitCode      int     `json:"exitCode"`
+	Signal        *string `json:"signal"`
+	TimedOut      bool    `json:"timedOut"`
+	DurationMS    int64   `json:"durationMs"`
+	TotalBytes    int64   `json:"totalBytes"`
+	TotalLines    int64   `json:"totalLines"`
+	ShownBytes    int64   `json:"shownBytes"`
+	ShownLines    int64   `json:"shownLines"`
+	Truncated     bool    `json:"truncated"`
+	Artifact      *string `json:"artifact"`
+	ArtifactState *string `json:"artifactState"` // null when the output made none
+	Session       string  `json:"session"`
+	Entry         *string `json:"entry"` // null when the end could not be recorded
+	Output        string  `json:"output"`
+}
+
+func describe(s *session.Session, res *bash.Result, view string) runResult {
+	sum := &res.Summary
+	r := runResult{
+		ExitCode: res.Code, Signal: orNull(res.Signal), TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
+		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, ShownBytes: sum.ShownBytes, ShownLines: sum.ShownLines,
+		Truncated: sum.Truncated, Artifact: orNull(sum.Artifact),
+		Session: s.ID(), Entry: orNull(res.EndEntry), Output: view,
+	}
+	if sum.ArtifactState.Kind != outputsink.ArtifactNone {
+		r.ArtifactState = orNull(sum.ArtifactState.String())
+	}
+	return r
+}
+
+// liveView shows output while it comes, safe for a terminal.
+type liveView struct {
+	w      io.Writer
+	broken func() // is called when nobody reads any more
+	clean  outputsink.Sanitizer
+	buf    []byte
+	failed bool
+}
+
+func (v *liveView) Write(p []byte) (int, error) {
+	v.buf = v.clean.Append(v.buf[:0], p)
+	if err := v.flush(); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (v *liveView) flush() error {
+	if len(v.buf) == 0 || v.failed {
+		return nil
+	}
+	_, err := v.w.Write(v.buf)
+	if err != nil {
+		v.failed = true
+		v.broken()
+	}
+	return err
+}
+
+// finish shows what was held back because it might still have changed.
+func (v *liveView) finish() error {
+	v.buf = v.clean.Flush(v.buf[:0])
+	return v.flush()
+}
+
+// interruptible returns a context that ends with the first signal that asks this
+// process to end; the command is then ended and the run recorded. A second signal
+// ends the process at once. SIGPIPE is an error of the write, so that a reader who
+// leaves early costs no record.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(ctx)
+	release := context.AfterFunc(ctx, stop)
+	return ctx, func() {
+		release()
+		cancel()
+		stop()
+	}
+}

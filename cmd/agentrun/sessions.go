@@ -1,0 +1,44 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newSessionsCommand(env *environment) *cobra.Command {
+	list := sessionsList{environment: env}
+	cmd := &cobra.Command{
+		Use:   "sessions [COMMAND]",
+		Short: "List, show and manage sessions",
+		Long: `sessions lists the sessions of the working directory, as sessions list does. Its
+commands take the session as ID: an id, its beginning, or the path of a log. Without an
+ID it is that of --session, else the newest session of the working directory.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return list.run(cmd.Context()) },
+	}
+	list.addFlags(cmd.Flags())
+	verbs := []*cobra.Command{
+		newSessionsListCommand(env), newSessionsShowCommand(env), newSessionsTreeCommand(env),
+		newSessionsNewCommand(env), newSessionsRenameCommand(env), newSessionsRemoveCommand(env),
+		newSessionsPathCommand(env), newSessionsCompressCommand(env),
+	}
+	for _, verb := range verbs {
+		if verb.ValidArgsFunction == nil {
+			verb.ValidArgsFunction = completeSession(env)
+		}
+		cmd.AddCommand(verb)
+	}
+	return cmd
+}
+
+// only is the argument at i, "" when there are fewer.
+func only(args []string, i int) string {
+	if i < len(args) {
+		return args[i]
+	}
+	return ""
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agentrun/agentrun/session"
+)
+
+// sessionsList is the verb list, and what sessions does without a verb.
+type sessionsList struct {
+	*environment
+	all bool
+}
+
+func (l *sessionsList) addFlags(f *pflag.FlagSet) {
+	f.BoolVar(&l.all, "all", false, "the sessions of every directory")
+}
+
+func newSessionsListCommand(env *environment) *cobra.Command {
+	list := sessionsList{environment: env}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the sessions of the working directory",
+		Long: `list prints the sessions of the working directory, the one modified last first.
+
+With --json it is one object a line: id, path, cwd, title, created, modified, size.`,
+		Args: positional(0, 0, "no arguments; --all lists every directory"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return list.run(cmd.Context()) },
+	}
+	list.addFlags(cmd.Flags())
+	return cmd
+}
+
+// sessionItem is one line of sessions list --json. What a file does not tell is
+// null.
+type sessionItem struct {
+	ID       *string `json:"id"`
+	Path     string  `json:"path"`
+	CWD      *string `json:"cwd"`
+	Title    *string `json:"title"`
+	Created  *string `json:"created"`
+	Modified *string `json:"modified"`
+	Size     int64   `json:"size"`
+}
+
+func (l *sessionsList) run(ctx context.Context) error {
+	m, err := l.manager()
+	if err != nil {
+		return err
+	}
+	cwd := ""
+	if !l.all {
+		if cwd, err = workingDirectory(); err != nil {
+			return err
+		}
+	}
+	found, err := m.List(ctx, cwd)
+	if err != nil {
+		return err
+	}
+	for i := range found.Unreadable {
+		l.say("%v", &found.Unreadable[i])
+	}
+	if l.json {
+		for _, s := range found.Sessions {
+			err := printJSON(l.stdout, sessionItem{
+				ID: orNull(s.ID), Path: s.Path, CWD: orNull(s.CWD), Title: orNull(s.Title),
+				Created: timestamp(s.Created), Modified: timestamp(s.Modified), Size: s.Size,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(found.Sessions) == 0 {
+		hint := "this directory has no sessions: --all lists those of every directory"
+		if l.all {
+			hint = "there are no sessions: agentrun exec starts one"
+		}
+		l.remark("%s", hint)
+		return nil
+	}
+	return l.print(found.Sessions)
+}
+
+func (l *sessionsList) print(sessions []session.Info) error {
+	out := table(l.stdout)
+	row := func(id, modified, size, cwd, title string) {
+		fmt.Fprintf(out, "%s\t%s\t%s", id, modified, size)
+		if l.all {
+			fmt.Fprintf(out, "\t%s", cwd)
+		}
+		fmt.Fprintf(out, "\t%s\n", title)
+	}
+	if !l.quiet {
+		row("ID", "MODIFIED", "SIZE", "DIRECTORY", "TITLE")
+	}
+	for _, s := range sessions {
+		id := s.ID
+		if id == "" {
+			id = s.Path // nothing else names it
+		}
+		row(oneLine(id), localTime(s.Modified), byteSize(s.Size), oneLine(s.CWD), oneLine(s.Title))
+	}
+	return out.Flush()
+}
