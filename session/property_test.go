@@ -136,7 +136,7 @@ func TestRealSessionsOpenWithEverythingGoodInThem(t *testing.T) {
 	}{
 		{"pi-v1-large-session.jsonl", 1018, 0, false},
 		{"omp-v1-large-session.jsonl", 1018, 0, false},
-		{"gjc-v3-04-awesome-agent-ide.jsonl", -1, 2, false}, // a line that is no JSON, and the child it left
+		{"gjc-v3-04-awesome-agent-ide.jsonl", -1, 2, false},           // a line that is no JSON, and the child it left
 		{"gjc-v3-01-youtube-transcript-extraction.jsonl", 0, 0, true}, // its header line is missing
 		{"fixtures/casr-openclaw.jsonl", -1, 0, false},
 		{"fixtures/cass-pi.jsonl", -1, 0, false},

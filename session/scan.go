@@ -29,6 +29,7 @@ type segment struct {
 	nodes  []node // idOff and line count from this segment's start
 	arena  []byte // ids, and parents of nodes, behind each other
 	parent []span // of each node, in arena; empty means null
+	hash   []uint32
 	lines  int
 	damage damageList // lines count from this segment's start
 	// headers holds, for each repeated header, how many nodes came before it.
@@ -123,6 +124,7 @@ func scanBlock(src source, from, a, b, end int64, buf []byte) (*segment, []byte)
 	}
 	seg.nodes = make([]node, 0, len(lines)/512+8)
 	seg.parent = make([]span, 0, cap(seg.nodes))
+	seg.hash = make([]uint32, 0, cap(seg.nodes))
 	seg.arena = make([]byte, 0, 48*cap(seg.nodes))
 	for at := 0; at < len(lines); {
 		line, next := lines[at:], len(lines)
@@ -228,6 +230,7 @@ func (s *segment) addRecord(raw []byte, e record.Envelope, off int64, line int) 
 		id: s.intern(e.ID), kind: kindOf(e.Type), parent: noParent,
 	})
 	s.parent = append(s.parent, s.intern(e.Parent))
+	s.hash = append(s.hash, hash(e.ID))
 	if e.CRC == record.CRCMismatch {
 		s.damage.add(Damage{Line: line, Offset: off, Bytes: int64(len(raw)), Kind: KindChecksum, ID: string(e.ID)})
 	}

@@ -36,10 +36,14 @@ type orphan struct {
 // extend reads the lines in [t.end, to) into the tree.
 func (t *Tree) extend(ctx context.Context, src source, to int64) error {
 	t.src = src
-	if t.nodes.list == nil {
-		t.nodes.reserve(int(min((to-t.end)/600, 1<<22)) + 16)
-	}
-	if err := scan(ctx, src, t.end, to, func(s *segment) error { return t.merge(s) }); err != nil {
+	if err := scan(ctx, src, t.end, to, func(s *segment) error {
+		if t.nodes.list == nil && len(s.nodes) > 0 {
+			// As many as there would be if all of the file were like this.
+			blocks := int(min((to-t.end)/blockSize+1, 4096))
+			t.nodes.reserve(len(s.nodes)*blocks, len(s.arena)/2*blocks)
+		}
+		return t.merge(s)
+	}); err != nil {
 		return err
 	}
 	t.end = to
@@ -88,7 +92,7 @@ func (t *Tree) merge(s *segment) error {
 				t.orphans = append(t.orphans, orphan{at, string(parent)})
 			}
 		}
-		if previous := t.nodes.add(x, id); previous != noParent {
+		if previous := t.nodes.add(x, id, s.hash[i]); previous != noParent {
 			t.damage.add(Damage{Line: int(x.line), Offset: x.off, Bytes: int64(x.size), Kind: KindDuplicate, ID: string(id)})
 		}
 	}
