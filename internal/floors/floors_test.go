@@ -1,0 +1,128 @@
+package floors_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// floorOf is the house. A package imports packages of lower floors only; the
+// arrows along a floor are in along.
+var floorOf = map[string]int{
+	"blobref": 0,
+
+	"blobstore":                1,
+	"blobstore/localdir":       1,
+	"blobstore/memory":         1,
+	"blobstore/storetest":      1,
+	"internal/durable":         1,
+	"internal/durable/faultfs": 1,
+	"internal/ecmajson":        1,
+	"internal/lineindex":       1,
+	"outputsink":               1,
+
+	"artifacts":                2,
+	"session":                  2,
+	"session/entry":            2,
+	"session/internal/catalog": 2,
+	"session/internal/persist": 2,
+	"session/internal/record":  2,
+
+	"internalurl": 3,
+	"tool":        3,
+	"tool/bash":   3,
+	"tool/read":   3,
+
+	"cmd/agentrun": 8,
+}
+
+// arrow is an import along a floor.
+type arrow struct{ from, to string }
+
+// along lists the arrows along a floor, each with what it is good for.
+var along = map[arrow]string{
+	{"blobstore/localdir", "blobstore"}:                     "a layer implements the Store interface",
+	{"blobstore/memory", "blobstore"}:                       "a layer implements the Store interface",
+	{"blobstore/storetest", "blobstore"}:                    "the suite that every Store passes",
+	{"blobstore/localdir", "internal/durable"}:              "only durable renames, locks and syncs",
+	{"internal/durable/faultfs", "internal/durable"}:        "wraps its FS to inject faults",
+	{"outputsink", "internal/lineindex"}:                    "indexes the lines of a spilled stream while it is written",
+	{"session", "session/entry"}:                            "entries are what a log is made of",
+	{"session", "session/internal/catalog"}:                 "where the logs of a home are",
+	{"session", "session/internal/persist"}:                 "what becomes of an entry on its way to the line",
+	{"session", "session/internal/record"}:                  "the line itself",
+	{"session/internal/catalog", "session/internal/record"}: "a listing reads headers",
+	{"tool/bash", "tool"}:                                   "implements Tool",
+	{"tool/read", "tool"}:                                   "implements Tool",
+	{"tool/read", "internalurl"}:                            "reads whatever a URL names",
+}
+
+// outside are packages that nothing imports and that may import anything: what
+// they have are tests and measurements.
+func outside(p pkg) bool { return !p.code() }
+
+// standalone are packages with a package comment and tests only.
+var standalone = []string{"internal/floors", "interop"}
+
+func TestEveryPackageStandsOnAFloor(t *testing.T) {
+	all := packages(t)
+	for _, p := range sorted(all) {
+		_, known := floorOf[p.name()]
+		switch {
+		case !p.ours() || outside(p) || known:
+		case slices.Contains(standalone, p.name()):
+			if len(p.Imports) > 0 {
+				t.Errorf("%s is there for its tests and imports %v outside of them", p.name(), p.Imports)
+			}
+		default:
+			t.Errorf("%s stands on no floor: give it one in floorOf and draw it in ARCHITECTURE.md", p.name())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(floorOf)) {
+		if !all[module+name].ours() {
+			t.Errorf("%s is in floorOf and in no folder: take it out", name)
+		}
+	}
+}
+
+func TestImportsPointDown(t *testing.T) {
+	all := packages(t)
+	drawn := map[arrow]bool{}
+	for _, p := range sorted(all) {
+		if !p.ours() || outside(p) {
+			continue
+		}
+		for _, path := range p.Imports {
+			to, ok := all[path]
+			if !ok || !to.ours() {
+				continue
+			}
+			a := arrow{p.name(), to.name()}
+			switch from, below := floorOf[a.from], floorOf[a.to]; {
+			case from > below:
+			case from < below:
+				t.Errorf("%s (floor %d) imports %s (floor %d): an import never goes up; declare a small interface where it is consumed",
+					a.from, from, a.to, below)
+			default:
+				if drawn[a] = true; along[a] == "" {
+					t.Errorf("%s imports %s along floor %d: arrows along a floor need a reason in along and ARCHITECTURE.md",
+						a.from, a.to, from)
+				}
+			}
+		}
+	}
+	for a, reason := range along {
+		if !drawn[a] {
+			t.Errorf("%s no longer imports %s (%s): take the arrow out", a.from, a.to, reason)
+		}
+	}
+}
+
+// sorted returns the packages by path.
+func sorted(all map[string]pkg) []pkg {
+	var list []pkg
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[path])
+	}
+	return list
+}
