@@ -7,7 +7,7 @@ import (
 )
 
 // rootHelp fits a screen of 24 lines and 80 columns.
-const rootHelp = `agentrun runs commands for agents: a bounded view is printed, every byte is kept.
+const rootHelp = `agentrun runs commands for agents: it prints bounded views and keeps every byte.
 
   agentrun exec -- seq 1 300000           run a program, without a shell
   agentrun bash 'make 2>&1 | tail -50'    run a script
@@ -20,7 +20,7 @@ const rootHelp = `agentrun runs commands for agents: a bounded view is printed, 
 
 Flags of every command, anywhere before "--":
   --home DIR         where everything is kept (AGENTRUN_HOME)
-  --session ID       session: an id, its beginning, or a path (AGENTRUN_SESSION);
+  --session ID       a session: id, its beginning, or path (AGENTRUN_SESSION);
                      else the newest one of this directory, else a new one
   --new              start a new session
   --json, --quiet    for programs; the output alone
@@ -32,9 +32,12 @@ More: agentrun COMMAND --help
 
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
-		Use:               "agentrun",
-		Short:             "Run commands for agents and keep every byte",
-		Long:              "agentrun runs commands for agents: a bounded view of the output is printed, every byte is kept in an artifact, and the run is recorded in the log of a session.",
+		Use:   "agentrun",
+		Short: "Run commands for agents and keep every byte",
+		Long:  "agentrun runs commands for agents: a bounded view of the output is printed, every byte is kept in an artifact, and the run is recorded in the log of a session.",
+		Example: `  agentrun exec -- seq 1 300000
+  agentrun read artifact://0:150000-150002
+  agentrun sessions show`,
 		Args:              cobra.ArbitraryArgs,
 		SilenceErrors:     true,
 		SilenceUsage:      true,

@@ -105,7 +105,11 @@ func (l *sessionsList) print(sessions []session.Info) error {
 		if id == "" {
 			id = s.Path // nothing else names it
 		}
-		row(oneLine(id), localTime(s.Modified), byteSize(s.Size), oneLine(s.CWD), oneLine(s.Title))
+		title := s.Title
+		if title == "" {
+			title = "-"
+		}
+		row(oneLine(id), localTime(s.Modified), byteSize(s.Size), oneLine(s.CWD), oneLine(title))
 	}
 	return out.Flush()
 }

@@ -142,9 +142,10 @@ func (d *drawing) line(b branch, e entry.Entry) {
 	fmt.Fprintln(d.out)
 }
 
-// shortID is an id as a person reads it: those of pi and oh-my-pi have eight
-// characters, older and foreign ones may be of any length.
-func shortID(id string) string { return firstWords(id, 12) }
+// shortID is an id as a person reads it and gives it to agentrun read: whole, as
+// long as it is an id of this program (24 characters) or of pi and oh-my-pi (8).
+// Foreign ones may be of any length.
+func shortID(id string) string { return firstWords(id, 24) }
 
 // words is what an entry says, for its line in the tree.
 func words(e entry.Entry) string {

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/tidwall/gjson"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"agentrun": main})
+}
+
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "user"))
+			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
+			env.Setenv("TZ", "UTC")
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "user-namespaces": // of which a test can be the root
+				return exec.Command("unshare", "--user", "--map-root-user", "--mount", "true").Run() == nil, nil
+			case "root":
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"status":  status,
+			"json":    jsonValue,
+			"members": jsonMembers,
+			"match":   match,
+			"setenv":  setenv,
+		},
+	})
+}
+
+// status N COMMAND ARG... runs a command that has to exit with status N.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N COMMAND ARG...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		if got = exit.ExitCode(); got < 0 {
+			ts.Fatalf("%v", err)
+		}
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// json FILE PATH VALUE compares the JSON at a gjson path, ..N.x for line N of
+// several objects. What is not there is "absent".
+func jsonValue(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: json FILE PATH VALUE")
+	}
+	r := gjson.Get(ts.ReadFile(args[0]), args[1])
+	got := "absent"
+	switch {
+	case r.Type == gjson.String:
+		got = r.Str
+	case r.Exists():
+		got = r.Raw
+	}
+	if (got == args[2]) == neg {
+		ts.Fatalf("%s is %s", args[1], got)
+	}
+}
+
+// members FILE PATH NAMES compares the names of the members of an object, in
+// order. The path "." is the first object of the file.
+func jsonMembers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: members FILE PATH NAME,NAME...")
+	}
+	var first json.RawMessage
+	ts.Check(json.NewDecoder(strings.NewReader(ts.ReadFile(args[0]))).Decode(&first))
+	object := gjson.ParseBytes(first)
+	if args[1] != "." {
+		object = object.Get(args[1])
+	}
+	var names []string
+	object.ForEach(func(key, _ gjson.Result) bool {
+		names = append(names, key.Str)
+		return true
+	})
+	if got := strings.Join(names, ","); got != args[2] {
+		ts.Fatalf("members are %s", got)
+	}
+}
+
+// match FILE TEXT looks for a plain text, with a number for how often it is there.
+func match(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: match FILE TIMES TEXT")
+	}
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	if got := strings.Count(ts.ReadFile(args[0]), args[2]); got != want {
+		ts.Fatalf("%q is there %d times, want %d", args[2], got, want)
+	}
+}
+
+// setenv NAME FILE [PATH] sets a variable to the text of a file, without its last
+// newline, or to the JSON at a path of it.
+func setenv(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: setenv NAME FILE [PATH]")
+	}
+	value := strings.TrimSuffix(ts.ReadFile(args[1]), "\n")
+	if len(args) == 3 {
+		value = gjson.Get(value, args[2]).String()
+	}
+	if value == "" {
+		ts.Fatalf("nothing to set %s to", args[0])
+	}
+	ts.Setenv(args[0], value)
+}
+
+func TestFlagOfOneNameMeansTheSameInEveryCommand(t *testing.T) {
+	kinds := map[string]string{}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if kind, known := kinds[f.Name]; known && kind != f.Value.Type() {
+				t.Errorf("--%s of %s is a %s, elsewhere a %s", f.Name, cmd.CommandPath(), f.Value.Type(), kind)
+			}
+			kinds[f.Name] = f.Value.Type()
+		})
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(newRootCommand(&environment{}))
+	if len(kinds) < 10 {
+		t.Errorf("only %d flags were found", len(kinds))
+	}
+}
+
+func TestWordsComeBeforeFlags(t *testing.T) {
+	root := newRootCommand(&environment{})
+	for _, tt := range []struct{ name, args, want string }{
+		{"flags behind the command stay", "exec --live -- true", "exec --live -- true"},
+		{"a switch before the command", "--live exec -- true", "exec --live -- true"},
+		{"a value before the command", "--timeout 3s exec -- true", "exec --timeout 3s -- true"},
+		{"a value with an equals sign", "--timeout=3s exec -- true", "exec --timeout=3s -- true"},
+		{"a value that looks like a flag", "--env --live=1 bash x", "bash x --env --live=1"},
+		{"what is behind -- belongs to the command", "exec -- --live --timeout", "exec -- --live --timeout"},
+		{"a flag between two words", "sessions --all list", "sessions list --all"},
+		{"a value that is missing", "read x --offset", "read x --offset"},
+		{"an unknown flag takes no value", "--what read x", "read x --what"},
+		{"a dash is a word", "read - --json", "read - --json"},
+		{"completion is left alone", "__complete --session x exec", "__complete --session x exec"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := commandFirst(root, strings.Fields(tt.args))
+			if want := strings.Fields(tt.want); !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestHelpFitsAScreen(t *testing.T) {
+	lines := strings.Split(strings.TrimSuffix(rootHelp, "\n"), "\n")
+	if len(lines) > 24 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if n := len([]rune(line)); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
