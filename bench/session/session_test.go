@@ -51,6 +51,8 @@ func open(b testing.TB, d session.Durability) (*session.Manager, *session.Sessio
 	return m, s
 }
 
+func user(i int) entry.Body { return entry.MessageBody{Message: message(i)} }
+
 // BenchmarkAppendFlush appends an entry of 700 bytes that survives the death of
 // the process.
 func BenchmarkAppendFlush(b *testing.B) {

@@ -1,0 +1,35 @@
+// Package exec benchmarks the whole process of `agentrun exec` beside that of a
+// shell. See BENCHMARKS.md.
+package exec
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// BenchmarkExecTrue runs `agentrun exec -- true` with Flush, and `sh -c true`.
+func BenchmarkExecTrue(b *testing.B) {
+	dir := b.TempDir()
+	bin := filepath.Join(dir, "agentrun")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin, "github.com/agentrun/agentrun/cmd/agentrun")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	run := func(b *testing.B, name string, args ...string) {
+		for b.Loop() {
+			cmd := exec.Command(name, args...)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "AGENTRUN_HOME="+filepath.Join(dir, "home"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				b.Fatalf("%v\n%s", err, out)
+			}
+		}
+	}
+	b.Run("agentrun", func(b *testing.B) { run(b, bin, "exec", "--durability", "flush", "--", "true") })
+	b.Run("agentrun-sync", func(b *testing.B) { run(b, bin, "exec", "--", "true") })
+	b.Run("agentrun-version", func(b *testing.B) { run(b, bin, "version") })
+	b.Run("sh", func(b *testing.B) { run(b, "sh", "-c", "true") })
+}
