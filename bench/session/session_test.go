@@ -247,6 +247,9 @@ func BenchmarkOpenContext(b *testing.B) {
 // BenchmarkLarge opens a session of 1 GB with a compaction near its end, and scans
 // its whole tree.
 func BenchmarkLarge(b *testing.B) {
+	if testing.Short() {
+		b.Skip("writes a session of 1 GB; run without -short")
+	}
 	path := filepath.Join(b.TempDir(), "s.jsonl")
 	write(b, path, 1_450_000, 100)
 	info, err := os.Stat(path)
@@ -266,6 +269,8 @@ func BenchmarkLarge(b *testing.B) {
 			}
 			s.Close()
 		}
+		b.ReportMetric(residentMiB(b, path), "MiB-resident")
+		b.ReportMetric(residentMiB(b, "idle"), "MiB-idle")
 	})
 	b.Run("scan", func(b *testing.B) {
 		b.SetBytes(info.Size())
