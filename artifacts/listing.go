@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
 )
@@ -17,6 +18,7 @@ import (
 // is served.
 type snapshot struct {
 	dir     durable.Identity // of the directory, before it was listed
+	settled bool             // a change after the listing shows in dir
 	logs    map[int64]string // number to file name; the first by name where there are two
 	refused map[int64]string // names of artifacts that are links, directories or devices
 	missing map[int64]struct{}
@@ -28,18 +30,18 @@ type snapshot struct {
 }
 
 // list returns what the directory holds. A listing made earlier is used again
-// while the directory has not changed since, unless fresh is set.
+// while the directory can't have changed since, unless fresh is set.
 func (d *Dir) list(ctx context.Context, fresh bool) (*snapshot, error) {
 	id, err := d.exists()
 	if err != nil {
 		return nil, err
 	}
-	if s := d.seen.Load(); s != nil && s.dir == id && !fresh {
+	if s := d.seen.Load(); s.holds(id) && !fresh {
 		return s, nil
 	}
 	d.listing.Lock()
 	defer d.listing.Unlock()
-	if s := d.seen.Load(); s != nil && s.dir == id && !fresh {
+	if s := d.seen.Load(); s.holds(id) && !fresh {
 		return s, nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -49,13 +51,30 @@ func (d *Dir) list(ctx context.Context, fresh bool) (*snapshot, error) {
 	if id, err = d.exists(); err != nil {
 		return nil, err
 	}
+	settled := time.Since(time.Unix(0, id.ModTime)) >= tick(id.ModTime)
 	entries, err := d.fs.ReadDir(d.path)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", d.path, err)
 	}
 	s := newSnapshot(id, entries)
+	s.settled = settled
 	d.seen.Store(s)
 	return s, nil
+}
+
+// holds reports whether the directory, which looks like id now, is still as it
+// was listed.
+func (s *snapshot) holds(id durable.Identity) bool { return s != nil && s.settled && s.dir == id }
+
+// tick is how long a directory may keep a modification time over further
+// changes: the kernel stamps files from a clock that moves up to every 10 ms
+// (CONFIG_HZ=100), and some file systems keep whole seconds only (two on FAT).
+// Until it is over, a listing may miss what came behind it and look new.
+func tick(modTime int64) time.Duration {
+	if modTime%int64(time.Second) == 0 {
+		return 2 * time.Second
+	}
+	return 20 * time.Millisecond
 }
 
 func newSnapshot(id durable.Identity, entries []fs.DirEntry) *snapshot {
