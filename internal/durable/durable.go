@@ -7,8 +7,8 @@
 //     With sync it is durable as well: the file is fsynced before the rename and
 //     its directory after it.
 //   - A publish (RenameNoReplace, CreateExclusive) never overwrites.
-//   - A symbolic link in the last element of a name is never followed, and a
-//     FIFO, device, socket or directory is never opened as a file.
+//   - A symbolic link in the last element of a file's name is never followed, and
+//     a FIFO, device, socket or directory is never opened as a file nor waited for.
 //   - Files are made 0600 and directories 0700.
 //
 // # The seam
@@ -29,6 +29,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Permissions of everything agentrun makes.
@@ -106,35 +107,68 @@ func or(fsys FS) FS {
 	return fsys
 }
 
-// MkdirAll makes dir and every missing directory above it, each 0700.
+// MkdirAll makes dir and every missing directory above it, each 0700. A symbolic
+// link to a directory counts as one, for people move their homes; a caller that
+// wants none looks itself. It syncs nothing.
 func MkdirAll(fsys FS, dir string) error {
 	fsys = or(fsys)
-	info, err := fsys.Lstat(dir)
-	switch {
-	case err == nil && info.IsDir():
-		return nil
-	case err == nil && info.Mode()&fs.ModeSymlink == 0:
-		return fmt.Errorf("making directory %s: a file of that name is in the way", dir)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("making directory %s: %w", dir, err)
+	there, err := isDir(fsys, dir)
+	if there || err != nil {
+		return err
 	}
-	if parent := filepath.Dir(dir); parent != dir && err != nil {
+	if parent := filepath.Dir(dir); parent != dir {
 		if err := MkdirAll(fsys, parent); err != nil {
 			return err
 		}
 	}
-	if err := fsys.Mkdir(dir, DirPerm); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = fsys.Mkdir(dir, DirPerm)
+	if errors.Is(err, fs.ErrExist) { // somebody was faster; with a directory?
+		if there, err := isDir(fsys, dir); there || err != nil {
+			return err
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("making directory %s: %w", dir, err)
 	}
 	return nil
 }
 
-// tempTries bounds the search for a free temporary name.
-const tempTries = 64
+// isDir reports whether dir is there. Anything but a directory or a link to one
+// under that name is an error.
+func isDir(fsys FS, dir string) (bool, error) {
+	info, err := fsys.Lstat(dir)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		// The link is no longer the last element of this name, so it is followed.
+		if info, err = fsys.Lstat(dir + string(filepath.Separator) + "."); err != nil {
+			return false, fmt.Errorf("making directory %s: a symbolic link that leads to no directory is in the way: %w", dir, err)
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("making directory %s: %w", dir, err)
+	case !info.IsDir():
+		return false, fmt.Errorf("making directory %s: a file of that name is in the way", dir)
+	}
+	return true, nil
+}
 
-// CreateTemp makes a new file ".tmp-<prefix>-<random>" in dir.
+const (
+	// tempTries bounds the search for a free temporary name.
+	tempTries = 64
+	// maxTempPrefix leaves room for the rest of a temporary name: a name has at
+	// most 255 bytes on Linux, and 19 of them may be ours.
+	maxTempPrefix = 255 - 19
+)
+
+// CreateTemp makes a new file ".tmp-<prefix>-<random>" in dir. A prefix that
+// leaves no room for the rest is cut.
 func CreateTemp(fsys FS, dir, prefix string) (File, error) {
 	fsys = or(fsys)
+	if len(prefix) > maxTempPrefix {
+		prefix = strings.ToValidUTF8(prefix[:maxTempPrefix], "")
+	}
 	for try := 0; ; try++ {
 		name := filepath.Join(dir, ".tmp-"+prefix+"-"+strconv.FormatUint(rand.Uint64(), 36))
 		f, err := CreateExclusive(fsys, name)

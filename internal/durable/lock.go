@@ -69,6 +69,9 @@ const (
 // after that, and the context's error when it is cancelled first; in both cases
 // the lock is not held.
 func (l *Lock) Lock(ctx context.Context, wait time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("locking %s: %w", l.f.Name(), err)
+	}
 	if ok, err := l.TryLock(); ok || err != nil {
 		return err
 	}
@@ -107,4 +110,8 @@ func (l *Lock) Unlock() error {
 
 // Close frees the lock and closes its file. The file stays: removing it would
 // let two holders lock two files of one name.
-func (l *Lock) Close() error { return l.f.Close() }
+func (l *Lock) Close() error {
+	// Unlocked by hand first: a child between its fork and its exec still has the
+	// descriptor, and a closed lock would stay taken until it lets go.
+	return errors.Join(l.Unlock(), l.f.Close())
+}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -91,15 +92,39 @@ func (osFS) ReadDir(name string) ([]fs.DirEntry, error) {
 func (osFS) RenameNoReplace(oldpath, newpath string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, oldpath, unix.AT_FDCWD, newpath, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// The file system has no such rename: a link fails on an existing name
-		// just the same.
-		if err := os.Link(oldpath, newpath); err != nil {
-			return err
-		}
-		return os.Remove(oldpath)
+		return publish(oldpath, newpath)
 	}
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: oldpath, New: newpath, Err: err}
+	}
+	return nil
+}
+
+// publish is RenameNoReplace for file systems without such a rename.
+func publish(oldpath, newpath string) error {
+	info, err := os.Lstat(oldpath)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		// A link fails on an existing name just the same.
+		if err := os.Link(oldpath, newpath); err != nil {
+			return err
+		}
+		if err := os.Remove(oldpath); err != nil {
+			// One file under two names is not what was asked for.
+			return errors.Join(err, os.Remove(newpath))
+		}
+		return nil
+	}
+	// Directories have no links, but one takes the place of another that is empty,
+	// and making that one fails on an existing name.
+	if err := os.Mkdir(newpath, DirPerm); err != nil {
+		return err
+	}
+	// os.Rename refuses every existing directory, also an empty one.
+	if err := unix.Rename(oldpath, newpath); err != nil {
+		return errors.Join(&os.LinkError{Op: "rename", Old: oldpath, New: newpath, Err: err}, unix.Rmdir(newpath))
 	}
 	return nil
 }
@@ -125,7 +150,7 @@ const maxStackPath = 511
 func (osFS) Identify(name string) (Identity, error) {
 	var st unix.Stat_t
 	var err error
-	if len(name) <= maxStackPath {
+	if len(name) <= maxStackPath && strings.IndexByte(name, 0) < 0 {
 		var buf [maxStackPath + 1]byte
 		copy(buf[:], name)
 		err = lstat(&buf[0], &st)

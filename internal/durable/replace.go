@@ -15,9 +15,11 @@ func CreateExclusive(fsys FS, name string) (File, error) {
 	return or(fsys).OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, FilePerm)
 }
 
-// WriteFile replaces name by data, atomically; with sync also durably. On an
-// error the old file is as it was and no temporary is left, unless removing it
-// failed too.
+// WriteFile replaces name by data, atomically; with sync also durably. A symbolic
+// link of that name is replaced, not followed. On an error the old file is as it
+// was and no temporary is left, unless removing it failed too; only when the
+// fsync of the directory is what failed, the new file stands, and a power loss
+// may bring back the old one.
 func WriteFile(fsys FS, name string, sync bool, data []byte) error {
 	return WriteFileFunc(fsys, name, sync, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -86,12 +88,12 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 		n, err := f.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		switch {
+		case int64(len(data)) > limit:
+			return nil, &fs.PathError{Op: "read", Path: name, Err: ErrTooLarge}
 		case err == io.EOF:
 			return data, nil
 		case err != nil:
 			return nil, err
-		case int64(len(data)) > limit:
-			return nil, &fs.PathError{Op: "read", Path: name, Err: ErrTooLarge}
 		case len(data) == cap(data):
 			data = append(data, 0)[:len(data)]
 		}

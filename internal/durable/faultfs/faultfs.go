@@ -54,9 +54,9 @@ func New(inner durable.FS) *FS { return &FS{inner: inner} }
 // effect.
 func (f *FS) FailAt(n int, err error) { f.set(n, fail, err) }
 
-// FullAt fills the disk at operation n: the first write from there on is cut in
-// half, and it and all later writes and creates fail with ENOSPC. Removing and
-// truncating still work.
+// FullAt fills the disk at operation n: from there on everything that needs room
+// (write, create, mkdir, link) fails with ENOSPC, and if a write is the first of
+// them, half of it still gets in. Removing and truncating work.
 func (f *FS) FullAt(n int) { f.set(n, full, unix.ENOSPC) }
 
 // CrashAt makes operation n and all later ones fail with ErrCrashed; a write
