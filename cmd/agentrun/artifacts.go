@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = closeSession(s, err) }()
 	dir := e.artifacts(s)
 	if dir == nil {
 		return fmt.Errorf("%s can have no artifacts: they lie beside logs that are called *.jsonl", s.Path())

@@ -171,6 +171,17 @@ func (e *environment) create(ctx context.Context, m *session.Manager, o session.
 	return m.Create(ctx, cwd, o)
 }
 
+// closeSession closes s. An error that came first is the one to report, and Close
+// would repeat it; only the status of a command is none.
+func closeSession(s *session.Session, err error) error {
+	cerr := s.Close()
+	var command *commandError
+	if cerr == nil || err != nil && !errors.As(err, &command) {
+		return err
+	}
+	return cerr
+}
+
 // artifacts is the artifact directory of s, nil for a log that can have none.
 func (e *environment) artifacts(s *session.Session) *artifacts.Dir {
 	dir := s.ArtifactsDir()

@@ -134,17 +134,6 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	return nil
 }
 
-// closeSession closes s; an earlier error goes first. The status of a command is
-// no failure of agentrun's own and gives way to one.
-func closeSession(s *session.Session, err error) error {
-	cerr := s.Close()
-	var command *commandError
-	if cerr == nil || err != nil && !errors.As(err, &command) {
-		return err
-	}
-	return cerr
-}
-
 // print prints the output.
 func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView) error {
 	var err error

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -50,7 +49,7 @@ func (e *environment) newSession(ctx context.Context, title string) (err error) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = closeSession(s, err) }()
 	if _, err := s.Append(ctx, entry.Custom{CustomType: createdType}); err != nil {
 		return err
 	}

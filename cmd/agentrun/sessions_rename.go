@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +36,6 @@ func (e *environment) rename(ctx context.Context, id, title string) (err error) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = closeSession(s, err) }()
 	return s.Rename(ctx, title, session.TitleUser)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -71,7 +70,7 @@ func (e *environment) show(ctx context.Context, arg string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = closeSession(s, err) }()
 	report, err := e.report(ctx, s)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func (e *environment) drawTree(ctx context.Context, arg string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = closeSession(s, err) }()
 	tree, err := s.Tree(ctx)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func words(e entry.Entry) string {
 	if m, err := e.Message(); err == nil {
 		switch m := m.(type) {
 		case entry.BashExecutionMessage:
-			return fmt.Sprintf("$ %s%s", m.Command, exitWords(m.ExitCode, m.Cancelled))
+			return "$ " + firstWords(m.Command, 46) + exitWords(m.ExitCode, m.Cancelled)
 		case entry.AssistantMessage:
 			words := m.Content.Text()
 			for _, call := range m.Content.ToolCalls() {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
@@ -66,15 +68,32 @@ func (e *environment) conclude(err error) int {
 		return 0
 	case errors.As(err, &command):
 		if command.err != nil {
-			e.say("%v", command.err)
+			e.say("%s", sentence(command.err))
 		}
 		return command.status
 	case errors.As(err, &usage):
 		e.say("%v", err)
 		return statusUsage
 	}
-	e.say("%v", err)
+	e.say("%s", sentence(err))
 	return statusError
+}
+
+// sentence is what err tells a person, with what to do about the disk.
+func sentence(err error) string {
+	text := err.Error()
+	// No other append follows in this process that could write what waits.
+	var pending *session.PendingError
+	if errors.As(err, &pending) {
+		text = strings.Replace(text, pending.Error(), pending.Err.Error(), 1)
+	}
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		text += "; name a home that can be written with --home"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		text += "; free some space"
+	}
+	return text
 }
 
 // say prints a remark of agentrun's own.
