@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -110,7 +111,7 @@ func setUpOther(t *testing.T, s *localdir.Store) {
 }
 
 func putBig(t *testing.T, s *localdir.Store) error {
-	_, _, err := s.Put(t.Context(), bytes.NewReader(bigData))
+	_, _, err := s.Put(t.Context(), struct{ io.Reader }{bytes.NewReader(bigData)}) // one that can't seek
 	return err
 }
 

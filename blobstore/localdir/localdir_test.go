@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -152,6 +153,42 @@ func TestStoringWhatIsThereTouchesNothing(t *testing.T) {
 	}
 	if after := look(); after != before {
 		t.Errorf("file and directory were %+v, are %+v", before, after)
+	}
+}
+
+func TestALargeStreamThatIsThereAndCanSeekTouchesNothing(t *testing.T) {
+	for name, sync := range map[string]bool{"with Sync": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			fsys := faultfs.New(durable.OS)
+			s := open(t, filepath.Join(t.TempDir(), "blobs"), localdir.Options{Sync: sync, FS: fsys})
+			data := bytes.Repeat([]byte("0123456789abcdef"), 50_000)
+			for _, data := range [][]byte{data, data[:512<<10]} { // the last chunk is full or not
+				want := blobref.Of(data)
+				for round := range 3 {
+					before := len(fsys.Ops())
+					r := strings.NewReader("skipped" + string(data))
+					if _, err := r.Seek(7, io.SeekStart); err != nil { // what was read before is no part of it
+						t.Fatal(err)
+					}
+					ref, size, err := s.Put(t.Context(), r)
+					if err != nil || ref != want || size != int64(len(data)) {
+						t.Fatalf("%v, %d, %v; want %v, %d", ref, size, err, want, len(data))
+					}
+					if ops := fsys.Ops()[before:]; (round == 0) != (len(ops) > 0) {
+						t.Errorf("round %d: the disk saw %q", round, ops)
+					}
+				}
+				if err := os.WriteFile(filepath.Join(s.Dir(), want.Hex()), bytes.ToUpper(data), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := s.Put(t.Context(), bytes.NewReader(data)); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := s.Get(t.Context(), want); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("a damaged blob was not healed: %d bytes, %v", len(got), err)
+				}
+			}
+		})
 	}
 }
 

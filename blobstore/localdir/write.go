@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -173,7 +174,7 @@ func (s *Store) same(ctx context.Context, in *incoming, f durable.File, size int
 }
 
 // holdsAt reports whether f holds want at offset off.
-func holdsAt(f durable.File, want []byte, off int64) (bool, error) {
+func holdsAt(f io.ReaderAt, want []byte, off int64) (bool, error) {
 	buf := chunks.Get().(*[chunkSize]byte)
 	defer chunks.Put(buf)
 	n, err := readFullAt(f, buf[:len(want)], off)
