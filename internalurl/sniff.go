@@ -4,15 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"unicode/utf8"
+
+	"github.com/agentrun/agentrun/outputsink"
 )
-
-// sniffed is how many bytes decide about the type of content.
-const sniffed = 8 << 10
-
-// minInvalid is how many bytes that are not UTF-8 make content binary, if they
-// are more than a third: a few stray ones are better shown as U+FFFD.
-const minInvalid = 32
 
 // signatures of what agents store and models read besides text.
 var signatures = []struct{ prefix, typ string }{
@@ -24,10 +18,9 @@ var signatures = []struct{ prefix, typ string }{
 }
 
 // Sniff tells the type of content from its first 8 KiB: an image type or PDF by
-// signature, TypeBytes for a NUL or mostly invalid UTF-8, else TypeText. The rule
-// for binary content is that of package outputsink.
+// signature, TypeBytes for what outputsink.IsBinary says is binary, else TypeText.
 func Sniff(content io.ReaderAt) (string, error) {
-	head := make([]byte, sniffed)
+	head := make([]byte, outputsink.BinaryWindow)
 	n, err := content.ReadAt(head, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
@@ -41,18 +34,7 @@ func Sniff(content io.ReaderAt) (string, error) {
 	if len(head) >= 12 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP" {
 		return "image/webp", nil
 	}
-	if bytes.IndexByte(head, 0) >= 0 {
-		return TypeBytes, nil
-	}
-	invalid := 0
-	for rest := head; len(rest) > 0; {
-		r, size := utf8.DecodeRune(rest)
-		if r == utf8.RuneError && size == 1 {
-			invalid++
-		}
-		rest = rest[size:]
-	}
-	if invalid >= minInvalid && invalid*3 > len(head) {
+	if outputsink.IsBinary(head, n < outputsink.BinaryWindow) {
 		return TypeBytes, nil
 	}
 	return TypeText, nil

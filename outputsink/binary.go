@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// binaryWindow is how much of the output decides whether it is text, as the 8,000 bytes of git and the first
+	// BinaryWindow is how much of the output decides whether it is text, as the 8,000 bytes of git and the first
 	// block of perl's -B do.
-	binaryWindow = 8 << 10
+	BinaryWindow = 8 << 10
 
 	// minInvalid spares short outputs: a few stray bytes are better shown as U+FFFD than described.
 	minInvalid = 32
 )
 
-// isBinary tells from the first bytes of the output, at most binaryWindow of them, whether it is binary: it holds a
-// NUL, or at least minInvalid bytes and more than a third of all are not UTF-8. A third is what perl's -B takes;
+// IsBinary tells from the first bytes of some content, at most BinaryWindow of them, whether it is binary: it holds a
+// NUL, or at least 32 bytes and more than a third of all are not UTF-8. A third is what perl's -B takes;
 // random bytes have 44 %. whole says that nothing follows.
-func isBinary(b []byte, whole bool) bool {
+func IsBinary(b []byte, whole bool) bool {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return true
 	}

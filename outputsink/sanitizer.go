@@ -14,7 +14,8 @@ const MaxHeld = 64 << 10
 //   - Invalid UTF-8 becomes one U+FFFD for each maximal subpart, as the Unicode standard recommends.
 //
 // Every newline of the input is one of the output and there are no others, so lines keep their numbers. A control
-// string that does not end is given up after 1 MiB, an OSC, SOS, PM or APC string at the end of its line.
+// string that does not end is given up after 1 MiB (a sixel image where its data stops), an OSC, SOS, PM or APC string
+// at the end of its line.
 //
 // Since a line may be rewritten until it ends, the unfinished last line is held back. When more than MaxHeld bytes of
 // it have come, they are handed out, and only what follows can still be rewritten. For any split of the input, the

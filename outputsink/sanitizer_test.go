@@ -97,6 +97,37 @@ func TestAControlStringWithoutAnEndIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestASixelImageOfAnySizeVanishesAndItsNewlinesStay(t *testing.T) {
+	row := "#1!200~" + strings.Repeat("?@~", 20_000) + "-\n"
+	rows := 3*maxString/len(row) + 1
+	image := "\x1bP0;0;8q\"1;1;9;9" + strings.Repeat(row, rows)
+	for _, c := range []struct{ name, end, want string }{
+		{"ended by ST", "\x1b\\text", "text"},
+		{"ended by a colour", "\x1b[1mtext", "text"},
+		{"ended by CAN", "\x18text", "text"},
+		{"never ended, with words behind it", "some words", " words"},
+		{"never ended, with an accent behind it", "\u00e9t\u00e9", "\u00e9t\u00e9"},
+		{"cut off", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in, want := []byte("a"+image+c.end), "a"+strings.Repeat("\n", rows)+c.want
+			if got := sanitize(in); got != want {
+				t.Errorf("%d bytes, want %d; the last are %.40q", len(got), len(want), got[max(0, len(got)-40):])
+			}
+			var s Sanitizer
+			var got []byte
+			for rest := in; len(rest) > 0; {
+				n := min(4093, len(rest))
+				got = s.Append(got, rest[:n])
+				rest = rest[n:]
+			}
+			if got = s.Flush(got); string(got) != want {
+				t.Errorf("in pieces: %d bytes, want %d", len(got), len(want))
+			}
+		})
+	}
+}
+
 func TestAnUnfinishedLineIsHeldBackToABound(t *testing.T) {
 	var s Sanitizer
 	if got := s.Append(nil, []byte("a\nb\rc")); string(got) != "a\n" || string(s.Pending()) != "c" {

@@ -5,7 +5,7 @@ import (
 )
 
 // maxString is where a control string (OSC, DCS, SOS, PM, APC) that nobody ends is given up and text is text again.
-// The largest ones in use are images in DCS and OSC 1337, which stay below a mebibyte.
+// Only sixel images are larger, a photograph has some mebibytes: they go on for as long as their bytes can be of one.
 const maxString = 1 << 20
 
 const replacement = "\uFFFD" // as Unicode 16 recommends in section 3.9, one for each maximal subpart
@@ -43,7 +43,9 @@ type scanner struct {
 	state  scanState
 	cr     bool // a carriage return (or the like) came, and no text behind it yet
 	c2     bool // in a string: the last byte was 0xC2, half of a C1 control
-	strLen int  // bytes of the control string so far
+	strLen int  // bytes of the control string so far, at most maxString
+	intro  bool // in DCS: nothing but parameters so far
+	sixel  bool // in DCS: the parameters ended with q
 
 	// Of a CSI sequence only what erasesLine asks for is kept.
 	param  int
@@ -112,8 +114,17 @@ func (s *scanner) escape(p []byte, out lines) int {
 
 // skipString returns how many bytes at the beginning of p are nothing but the content of a control string.
 func (s *scanner) skipString(p []byte) int {
-	p = p[:min(len(p), maxString-s.strLen)]
 	i := 0
+	switch {
+	case s.intro:
+		return 0
+	case s.sixel && s.strLen == maxString:
+		for i < len(p) && p[i] > 0x20 && p[i] < 0x7f {
+			i++
+		}
+		return i
+	}
+	p = p[:min(len(p), maxString-s.strLen)]
 	for i < len(p) && p[i] >= 0x20 && p[i] != 0xc2 && p[i] != 0x9c {
 		i++
 	}
@@ -256,7 +267,7 @@ func (s *scanner) c1(b byte) {
 
 // begin starts what ESC and the given byte start, and reports whether that is a sequence that goes on.
 func (s *scanner) begin(b byte) bool {
-	s.strLen, s.c2 = 0, false
+	s.strLen, s.c2, s.intro, s.sixel = 0, false, b == 'P', false
 	switch b {
 	case '[':
 		s.state, s.param, s.simple = csi, 0, true
@@ -341,8 +352,12 @@ func (s *scanner) dispatch(final byte, out lines) {
 func (s *scanner) inString(b byte, out lines) int {
 	afterC2 := s.c2
 	s.c2 = b == 0xc2
+	if s.intro {
+		s.sixel = b == 'q'
+		s.intro = b >= '0' && b <= '9' || b == ';'
+	}
 	switch {
-	case s.strLen == maxString:
+	case s.strLen == maxString && !(s.sixel && ofSixel(b)):
 		s.state = ground
 		return 0
 	case b == '\n' && s.state == dcsString:
@@ -355,6 +370,11 @@ func (s *scanner) inString(b byte, out lines) int {
 	case b == 0x18, b == 0x1a, b == 0x07 && s.state == oscString, b == 0x9c && afterC2:
 		s.state = ground
 	}
-	s.strLen++
+	s.strLen = min(s.strLen+1, maxString)
 	return 1
+}
+
+// ofSixel reports whether b can stand in a sixel image or end one: its characters, its line breaks, CAN, SUB, ESC.
+func ofSixel(b byte) bool {
+	return b > 0x20 && b < 0x7f || b == '\n' || b == '\r' || b == 0x18 || b == 0x1a || b == 0x1b
 }

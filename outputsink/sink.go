@@ -205,14 +205,14 @@ func (s *Sink) tooMuch() bool {
 
 // sniff collects the first bytes until it is known whether the output is binary.
 func (s *Sink) sniff(p []byte) {
-	s.first = append(s.first, p[:min(len(p), binaryWindow-len(s.first))]...)
-	if len(s.first) == binaryWindow {
+	s.first = append(s.first, p[:min(len(p), BinaryWindow-len(s.first))]...)
+	if len(s.first) == BinaryWindow {
 		s.decide(false)
 	}
 }
 
 func (s *Sink) decide(whole bool) {
-	if isBinary(s.first, whole) {
+	if IsBinary(s.first, whole) {
 		s.view = nil
 	}
 	s.sniffed, s.first = true, nil

@@ -153,11 +153,11 @@ func TestBinaryOutputIsDescribedNotShown(t *testing.T) {
 		binary bool
 	}{
 		{"a NUL at the beginning", "\x00", true},
-		{"a NUL as the last byte of the window", text[:binaryWindow-1] + "\x00", true},
-		{"a NUL behind the window", text[:binaryWindow] + "\x00" + text, false},
+		{"a NUL as the last byte of the window", text[:BinaryWindow-1] + "\x00", true},
+		{"a NUL behind the window", text[:BinaryWindow] + "\x00" + text, false},
 		{"random bytes without NUL", string(random), true},
 		{"invalid bytes only", strings.Repeat("\xff", 100), true},
-		{"invalid bytes behind the window", text[:binaryWindow] + string(random), false},
+		{"invalid bytes behind the window", text[:BinaryWindow] + string(random), false},
 		{"a few invalid bytes", "\xff\xfe\xfd", false},
 		{"text in Latin-1", latin, false},
 		{"text in Japanese", strings.Repeat("日本語のテキスト\n", 1000), false},
