@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/process"
 )
 
 // agentFiles says which files of one agent a listing found.
@@ -103,7 +104,7 @@ func (d *Dir) reserve(ctx context.Context, parent AgentID, name string, p Proven
 	for id := range nested {
 		count.Agent = max(count.Agent, id.topIndex()+1)
 	}
-	side := sidecar{Run: p.Run, Created: d.opt.Now().UTC(), process: self()}
+	side := sidecar{Run: p.Run, Created: d.opt.Now().UTC(), ID: process.Self()}
 	content, err := side.encode()
 	if err != nil {
 		return AgentID{}, err

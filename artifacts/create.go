@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/process"
 )
 
 // counters is the content of .index/next: the numbers to hand out next. It
@@ -63,7 +64,7 @@ func (d *Dir) Create(ctx context.Context, tool string, p Provenance) (*File, err
 	if err != nil {
 		return nil, fmt.Errorf("taking an artifact number: %w", err)
 	}
-	side := sidecar{Run: p.Run, Tool: CleanTool(tool), Created: d.opt.Now().UTC(), process: self()}
+	side := sidecar{Run: p.Run, Tool: CleanTool(tool), Created: d.opt.Now().UTC(), ID: process.Self()}
 	for range claimTries {
 		if count.Artifact > maxID {
 			break

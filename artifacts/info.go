@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/process"
 )
 
 // State says how much of the output an artifact holds.
@@ -158,7 +159,7 @@ func (d *Dir) describe(id int64, name string, side sidecar, from origin) (Info, 
 func (i *Info) fill(side sidecar) {
 	i.Run, i.Created = side.Run, side.Created
 	switch {
-	case side.State == "" && side.gone():
+	case side.State == "" && side.Life() == process.Gone:
 		i.State, i.Note = Interrupted, "its writer ended without finishing it"
 		return
 	case side.State == "":

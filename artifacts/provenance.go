@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/process"
 )
 
 // Provenance is what the caller knows about the origin of an artifact or of a
@@ -27,7 +28,7 @@ type sidecar struct {
 	Run     string    `json:"run,omitempty"`
 	Tool    string    `json:"tool,omitempty"`
 	Created time.Time `json:"created"`
-	process
+	process.ID
 	State  State   `json:"state,omitempty"`
 	Note   string  `json:"note,omitempty"`
 	Bytes  int64   `json:"bytes"`

@@ -19,6 +19,7 @@ var floorOf = map[string]int{
 	"internal/durable/faultfs": 1,
 	"internal/ecmajson":        1,
 	"internal/lineindex":       1,
+	"internal/process":         1,
 	"outputsink":               1,
 
 	"artifacts":                2,

@@ -46,6 +46,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -178,7 +179,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (Result, erro
 }
 
 func (r *run) begin(ctx context.Context, p *Process, where location, res *Result) error {
-	s := Start{Run: r.id, Command: r.command, Cwd: where.dir, Began: time.Now().UTC().Truncate(time.Millisecond), Owner: self()}
+	s := Start{Run: r.id, Command: r.command, Cwd: where.dir, Began: time.Now().UTC().Truncate(time.Millisecond), Owner: process.Self()}
 	if !p.shell {
 		s.Argv = p.Argv
 	}

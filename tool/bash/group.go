@@ -2,11 +2,15 @@ package bash
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/process"
 )
 
 // group is a started command and everything it has started that did not leave its process group.
@@ -110,4 +114,39 @@ func (g *group) abandon() {
 		<-g.exited
 		_ = g.cmd.Wait()
 	}()
+}
+
+// alive reports whether anybody of a process group lives. The dead whom their new parent does not reap (a
+// container without an init) are members for the kernel, so when it says yes, it is asked who.
+func alive(group int) bool {
+	if err := syscall.Kill(-group, 0); errors.Is(err, syscall.ESRCH) {
+		return false
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return true
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return true
+	}
+	seen := false
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		s, err := process.ReadStat(pid)
+		if err != nil {
+			continue // it has just ended
+		}
+		if pid == os.Getpid() {
+			seen = true
+		}
+		if s.Group == group && !s.Dead() {
+			return true
+		}
+	}
+	return !seen // a /proc that does not even show us (hidepid, another namespace) proves nothing
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/process"
 )
 
 // brief is patience enough for a test: the order of events stays, the waits shrink.
@@ -278,7 +280,7 @@ func TestALeaderDoesNotWaitForWhatItLeftBehind(t *testing.T) {
 		if exit.Code != 0 || !exit.HeldOpen || exit.Leftover {
 			t.Errorf("exit = %+v, want held open", exit)
 		}
-		if s, err := readStat(pid); err != nil || s.dead() {
+		if s, err := process.ReadStat(pid); err != nil || s.Dead() {
 			t.Errorf("process %d is gone (%v)", pid, err)
 		}
 	})
@@ -288,13 +290,13 @@ func TestALeaderDoesNotWaitForWhatItLeftBehind(t *testing.T) {
 		if exit.Code != 0 || !exit.Leftover {
 			t.Errorf("exit = %+v, want leftover", exit)
 		}
-		if s, err := readStat(pid); err == nil && !s.dead() {
+		if s, err := process.ReadStat(pid); err == nil && !s.Dead() {
 			t.Errorf("process %d lives", pid)
 		}
 	})
 	t.Run("with other output it is ended too", func(t *testing.T) {
 		exit, out := launch(t, t.Context(), sh("sleep 1000 >/dev/null 2>&1 & echo left $!"))
-		if s, err := readStat(left(t, out)); err == nil && !s.dead() {
+		if s, err := process.ReadStat(left(t, out)); err == nil && !s.Dead() {
 			t.Error("it lives")
 		}
 		if exit.HeldOpen || !exit.Leftover {

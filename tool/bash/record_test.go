@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -192,7 +191,7 @@ func TestUnfinishedRunsAreTheOnesWithoutAnEnd(t *testing.T) {
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
-	me := self()
+	me := process.Self()
 	gone, rebooted, reused, elsewhere := me, me, me, me
 	gone.PID = dead.Process.Pid
 	rebooted.BootID = "another boot"
@@ -246,37 +245,4 @@ func TestUnfinishedRunsAreTheOnesWithoutAnEnd(t *testing.T) {
 	if list, err := FindUnfinished(t.Context(), l.entries(t), finder{err: broken}); !errors.Is(err, broken) || len(list) != len(want) {
 		t.Errorf("with a finder that fails: %d runs, %v; want all of them and its error", len(list), err)
 	}
-}
-
-func TestStatusOfAProcessIsReadWhateverItsName(t *testing.T) {
-	s, err := parseStat([]byte("42 (a) b (c)) S 1 40 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 987654 1 1\n"))
-	if err != nil || s.state != 'S' || s.group != 40 || s.start != 987654 {
-		t.Errorf("parseStat = %+v, %v", s, err)
-	}
-	for _, bad := range []string{"", "42", "42 (x", "42 (x)", "42 (x) S 1 40", "42 (x) S 1 y 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 9"} {
-		if s, err := parseStat([]byte(bad)); err == nil {
-			t.Errorf("parseStat(%q) = %+v, want an error", bad, s)
-		}
-	}
-	me, err := readStat(os.Getpid())
-	if err != nil {
-		t.Skip("no process status here:", err)
-	}
-	if me.start == 0 || me.dead() {
-		t.Errorf("this process = %+v", me)
-	}
-	if strings.Count(bootID(), "-") != 4 {
-		t.Errorf("boot id %q is no UUID", bootID())
-	}
-}
-
-func FuzzParseStat(f *testing.F) {
-	for _, s := range []string{"1 (init) S 0 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12 0", ")", "1 ()", ") S 1 2"} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := parseStat(b); err == nil && s.state == 0 {
-			t.Errorf("a status without a state: %q", b)
-		}
-	})
 }
