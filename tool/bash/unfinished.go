@@ -50,7 +50,7 @@ func FindUnfinished(ctx context.Context, entries iter.Seq2[entry.Entry, error], 
 		if u.Run == "" {
 			continue
 		}
-		u.Life = u.Owner.Life()
+		u.Life = Life(u.Owner.Life())
 		if find != nil {
 			switch info, ok, err := find.ByRun(ctx, u.Run); {
 			case err != nil && first == nil:
