@@ -31,12 +31,15 @@ func TestScript(t *testing.T) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "user"))
 			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
 			env.Setenv("TZ", "UTC")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else the race detector makes each process sleep for a second
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "user-namespaces": // of which a test can be the root
 				return exec.Command("unshare", "--user", "--map-root-user", "--mount", "true").Run() == nil, nil
+			case "race":
+				return underRace, nil
 			case "root":
 				return os.Getuid() == 0, nil
 			}
