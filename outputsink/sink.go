@@ -14,7 +14,8 @@
 //     lines, when a line of the view is shortened or sanitising makes it too large, or when the output is binary (a
 //     NUL, or mostly invalid UTF-8, in its first 8 KiB). Binary output is described, not shown.
 //   - If the file cannot be opened or a write fails, writers never notice: the view and the totals go on, and the
-//     [Summary] tells what the file holds and why. A file that holds nothing is not advertised.
+//     [Summary] tells what the file holds and why. A file that holds nothing is not advertised. One that has filled
+//     the disk gives 64 KiB of it back, so that what happened can still be recorded.
 //   - Memory is bounded by the options: about five times MaxBytes, plus 128 KiB of bytes on their way to the file and
 //     at most 256 KiB of line index, for any amount of output.
 //   - Line n of the view is line n of the file: sanitising neither adds nor removes a newline.

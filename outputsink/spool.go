@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/agentrun/agentrun/internal/lineindex"
 )
@@ -17,6 +18,10 @@ const (
 
 	// directBytes is the size from which on a write is not worth the copy.
 	directBytes = 32 << 10
+
+	// spareBytes is what a file gives back when it has filled the disk, so that there is room for those who record
+	// what became of it: its provenance, and the log.
+	spareBytes = 64 << 10
 )
 
 var errNoFile = errors.New("no file was asked for")
@@ -31,6 +36,10 @@ type spool struct {
 	counted  lineindex.Builder // of those
 	newlines int64             // in buf, until the file is wanted
 	unended  bool              // the last byte of the stream is no newline
+
+	// marks are two earlier states of counted: the second is behind the first, and the first at least spareBytes
+	// before any place where a write may fail (or at the beginning).
+	marks [2]lineindex.Builder
 
 	started  bool
 	file     layout
@@ -117,6 +126,9 @@ func (s *spool) flush() {
 func (s *spool) store(b []byte) {
 	n := 0
 	if s.err == nil {
+		if s.base-s.marks[1].Size() >= spareBytes {
+			s.marks[0], s.marks[1] = s.marks[1], s.counted
+		}
 		var err error
 		if n, err = s.file.append(b); err != nil {
 			_, _ = s.counted.Write(b[:n])
@@ -131,16 +143,24 @@ func (s *spool) store(b []byte) {
 
 // cut ends the file at byte k of the stream, up to where everything is counted.
 func (s *spool) cut(k int64, err error) {
-	s.err, s.kept = err, k
-	if s.file.dropped() {
+	s.err, s.kept, s.index = err, k, s.counted.Index()
+	switch {
+	case s.file.dropped():
 		// Part of the tail may be overwritten. The first half is as it always was.
 		s.kept = s.file.half()
-		s.index, err = buildIndex(s.file, s.kept)
+		s.index, err = extendIndex(Index{}, s.file, s.kept)
 		if err != nil {
 			s.kept = 0
 		}
-	} else {
-		s.index = s.counted.Index()
+	case k >= 2*spareBytes && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)):
+		less := k - spareBytes
+		mark := s.marks[1]
+		if mark.Size() > less {
+			mark = s.marks[0]
+		}
+		if ix, err := extendIndex(mark.Index(), s.file, less); err == nil && s.file.Truncate(less) == nil {
+			s.kept, s.index = less, ix
+		}
 	}
 	if s.file.Truncate(s.kept) != nil && s.file.dropped() {
 		s.kept = 0
@@ -166,7 +186,7 @@ func (s *spool) finish() (ArtifactState, error) {
 	var err error
 	if s.file.dropped() {
 		state = ArtifactState{Kind: ArtifactCapped, Head: s.file.half(), Tail: s.base - s.file.tail}
-		s.index, err = buildIndex(s.file, s.file.position(s.base))
+		s.index, err = extendIndex(Index{}, s.file, s.file.position(s.base))
 	}
 	if err == nil {
 		err = s.file.Finish(s.index)
@@ -187,8 +207,13 @@ func (s *spool) release() error {
 	return s.file.Close()
 }
 
-func buildIndex(r io.ReaderAt, size int64) (Index, error) {
-	return lineindex.Build(context.Background(), io.NewSectionReader(r, 0, size))
+// extendIndex makes the index of the first bytes of a file out of that of fewer.
+func extendIndex(ix Index, r io.ReaderAt, size int64) (Index, error) {
+	ix, err := lineindex.Extend(context.Background(), ix, io.NewSectionReader(r, ix.Size, size-ix.Size))
+	if err == nil && ix.Size != size {
+		err = io.ErrUnexpectedEOF
+	}
+	return ix, err
 }
 
 // sizeOfLines returns the bytes of some lines of the finished stream, or -1 when they can't be found any more.

@@ -96,10 +96,44 @@ func TestADiskThatIsFullAtAnyByte(t *testing.T) {
 			if state := fmt.Sprintf("ends at byte %d because of write 0.bash.log: no space left on device", k); sum.ArtifactState.String() != state || !strings.Contains(sum.Notice, ": artifact://0, which "+state) {
 				t.Fatalf("state %q, notice %s", sum.ArtifactState, sum.Notice)
 			}
-			ix, err := buildIndex(bytes.NewReader(in), k)
+			ix, err := extendIndex(Index{}, bytes.NewReader(in), k)
 			if err != nil || fmt.Sprint(ix) != fmt.Sprint(f.index) || !f.finished {
 				t.Fatalf("room for %d: the index is that of %d bytes, %d lines", room, f.index.Size, f.index.Lines)
 			}
+		}
+	}
+}
+
+func TestAFileThatFilledTheDiskGivesSomeOfItBack(t *testing.T) {
+	in := numbered(1, 200_000)
+	for _, writes := range []int{100, 40_000, len(in)} {
+		for _, full := range []int64{1, 127 << 10, 128 << 10, 500_001, 2_000_000} {
+			t.Run(fmt.Sprintf("at byte %d in writes of %d", full, writes), func(t *testing.T) {
+				f := &memFile{url: "artifact://0", room: int(full), err: syscall.ENOSPC}
+				o := DefaultOptions()
+				o.Open = func() (File, error) { return f, nil }
+				s := New(o)
+				for rest := in; len(rest) > 0; {
+					n := min(writes, len(rest))
+					_, _ = s.Stdout().Write(rest[:n])
+					rest = rest[n:]
+				}
+				sum, err := s.Close()
+				want := full
+				if full >= 2*spareBytes {
+					want -= spareBytes
+				}
+				if !errors.Is(err, syscall.ENOSPC) || sum.ArtifactState.Kind != ArtifactCut || sum.ArtifactState.Head != want || !bytes.Equal(f.data, in[:want]) {
+					t.Fatalf("%q, %v; the file has %d bytes, want %d", sum.ArtifactState, err, len(f.data), want)
+				}
+				ix, err := extendIndex(Index{}, bytes.NewReader(f.data), want)
+				if err != nil || fmt.Sprint(ix) != fmt.Sprint(sum.Index) || fmt.Sprint(ix) != fmt.Sprint(f.index) {
+					t.Errorf("the index is not that of the file")
+				}
+				if sum.TotalBytes != int64(len(in)) || sum.Text != model(in, o).text {
+					t.Errorf("view or totals changed")
+				}
+			})
 		}
 	}
 }
@@ -179,7 +213,7 @@ func TestAFileWithALimitKeepsHeadAndTail(t *testing.T) {
 		if !strings.HasSuffix(sum.Notice, fmt.Sprintf("which keeps the first %s and the last %s of %s]", formatBytes(st.Head), formatBytes(st.Tail), formatBytes(int64(len(in))))) {
 			t.Fatalf("notice %s", sum.Notice)
 		}
-		ix, err := buildIndex(bytes.NewReader(f.data), int64(len(f.data)))
+		ix, err := extendIndex(Index{}, bytes.NewReader(f.data), int64(len(f.data)))
 		if err != nil || fmt.Sprint(ix) != fmt.Sprint(sum.Index) || fmt.Sprint(ix) != fmt.Sprint(f.index) {
 			t.Fatalf("the index is not that of the file")
 		}

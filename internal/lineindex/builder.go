@@ -13,6 +13,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Builder makes the index of a stream that passes through it. The zero Builder is ready for the first byte of a file;
 // [Resume] makes one for the bytes behind an index. It belongs to one goroutine.
+//
+// A copy stays as it is while the original goes on, but nothing may be written to it.
 type Builder struct {
 	size     int64
 	newlines int64
@@ -116,7 +118,7 @@ func (b *Builder) add(s sample) {
 // beginning would have.
 func (b *Builder) thin() {
 	b.every *= 2
-	kept, last := b.samples[:0], int64(0)
+	kept, last := make([]sample, 0, maxSamples), int64(0) // not in place: copies of the builder have the old ones
 	for _, s := range b.samples {
 		if cell := s.off / b.every; cell != last {
 			kept, last = append(kept, s), cell
