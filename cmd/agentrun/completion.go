@@ -27,11 +27,18 @@ func newCompletionCommand(env *environment) *cobra.Command {
 	}
 }
 
+// complete sets what is proposed for a flag of every command.
+func complete(root *cobra.Command, flag string, propose cobra.CompletionFunc) {
+	if err := root.RegisterFlagCompletionFunc(flag, propose); err != nil {
+		panic(err) // there is no such flag, or it was set twice: a mistake in this program
+	}
+}
+
 // completeSession proposes the sessions of all directories, newest first.
 func completeSession(env *environment) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		m, err := env.manager()
-		if err != nil || len(args) > 0 {
+		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		list, err := m.List(cmd.Context(), "")

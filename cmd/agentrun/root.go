@@ -70,6 +70,8 @@ func newRootCommand(env *environment) *cobra.Command {
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
 	)
+	complete(root, "session", completeSession(env))
+	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))
 	return root
 }
 

@@ -108,10 +108,11 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	}
 	var live *liveView
 	if r.live {
-		live = &liveView{w: r.stdout, broken: cancel}
+		out := r.stdout
 		if r.json {
-			live.w = r.stderr
+			out = r.stderr
 		}
+		live = newLiveView(out, cancel)
 		o.Live = live
 	}
 	res, runErr := bash.Run(ctx, o)
@@ -226,41 +227,6 @@ func describe(s *session.Session, res *bash.Result, view string) runResult {
 		r.ArtifactState = orNull(sum.ArtifactState.String())
 	}
 	return r
-}
-
-// liveView shows output while it comes, safe for a terminal.
-type liveView struct {
-	w      io.Writer
-	broken func() // is called when nobody reads any more
-	clean  outputsink.Sanitizer
-	buf    []byte
-	failed bool
-}
-
-func (v *liveView) Write(p []byte) (int, error) {
-	v.buf = v.clean.Append(v.buf[:0], p)
-	if err := v.flush(); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-func (v *liveView) flush() error {
-	if len(v.buf) == 0 || v.failed {
-		return nil
-	}
-	_, err := v.w.Write(v.buf)
-	if err != nil {
-		v.failed = true
-		v.broken()
-	}
-	return err
-}
-
-// finish shows what was held back because it might still have changed.
-func (v *liveView) finish() error {
-	v.buf = v.clean.Flush(v.buf[:0])
-	return v.flush()
 }
 
 // interruptible returns a context that ends with the first signal that asks this
