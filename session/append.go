@@ -40,6 +40,9 @@ type group struct {
 	req  request
 	err  error
 	do   func() error // runs under the lock, behind the entries; may be nil
+	// asIs is set for a do that works on the file whatever form it has.
+	asIs   bool
+	closes bool // the session is closed behind the entries
 	wake chan wake    // made on first use, then kept
 }
 
@@ -97,9 +100,9 @@ func (s *Session) appendOne(ctx context.Context, how request, b entry.Body) (str
 	if err := s.writable(ctx); err != nil {
 		return "", err
 	}
-	if b != nil && b.EntryType() == entry.TypeCompaction {
+	if c, ok := b.(entry.Compaction); ok {
 		var err error
-		if b, err = s.checkpoint(ctx, b); err != nil {
+		if b, err = s.checkpoint(ctx, c, how.parent, how.explicit, nil); err != nil {
 			return "", err
 		}
 	}
@@ -126,19 +129,34 @@ func (s *Session) AppendAll(ctx context.Context, bodies ...entry.Body) (ids []st
 	if err := s.writable(ctx); err != nil || len(bodies) == 0 {
 		return nil, err
 	}
-	g := &group{wake: make(chan wake, 1)}
-	for _, b := range bodies {
-		r := &request{}
-		if err := r.set(b); err != nil {
-			return nil, err
-		}
-		g.reqs = append(g.reqs, r)
+	g, err := s.groupOf(ctx, bodies)
+	if err != nil {
+		return nil, err
 	}
 	err = s.submit(ctx, g)
 	for _, r := range g.reqs {
 		ids = append(ids, r.id)
 	}
 	return ids, err
+}
+
+// groupOf makes a group of entries, each under the one before it.
+func (s *Session) groupOf(ctx context.Context, bodies []entry.Body) (*group, error) {
+	g := &group{wake: make(chan wake, 1)}
+	for _, b := range bodies {
+		r := &request{}
+		if c, ok := b.(entry.Compaction); ok {
+			var err error
+			if b, err = s.checkpoint(ctx, c, "", false, g.reqs); err != nil {
+				return nil, err
+			}
+		}
+		if err := r.set(b); err != nil {
+			return nil, err
+		}
+		g.reqs = append(g.reqs, r)
+	}
+	return g, nil
 }
 
 // set encodes a body.
@@ -171,11 +189,8 @@ func (s *Session) prepare(ctx context.Context, r *request) error {
 		r.prepared = true
 		return nil
 	}
-	// The rules walk over a whole entry. Its envelope is not known yet and has
-	// nothing for them.
-	whole := ecmajson.AppendString([]byte(`{"type":`), r.typ)
-	n := len(whole)
-	whole = append(append(whole, r.fields...), '}')
+	// The rules walk over a whole entry.
+	whole, n := r.whole()
 	out, err := persist.Prepare(ctx, whole, s.putBlob)
 	if err != nil {
 		return err
@@ -183,6 +198,14 @@ func (s *Session) prepare(ctx context.Context, r *request) error {
 	r.fields = append(r.fields[:0], out[n:len(out)-1]...)
 	r.prepared = true
 	return nil
+}
+
+// whole is the entry without the rest of its envelope, which is not known yet, and
+// where its fields begin.
+func (r *request) whole() (raw []byte, fields int) {
+	raw = ecmajson.AppendString([]byte(`{"type":`), r.typ)
+	fields = len(raw)
+	return append(append(raw, r.fields...), '}'), fields
 }
 
 // commitQueue gathers what concurrent callers append. The first to come leads:

@@ -40,12 +40,17 @@ func (s *Session) catchUpLocked() error {
 		return s.reload()
 	case now.Size == st.size:
 		return nil
+	case st.unclosed && st.end == st.size:
+		return s.reload() // whatever follows the header, it may be on its line
 	}
 	retitled := false
 	err = st.advance(now.Size, func(raw []byte, at int64, e record.Envelope) {
 		retitled = retitled || kindOf(e.Type) == kindTitle
 		s.moved(e.ID, at)
 	})
+	if errors.Is(err, errRewritten) {
+		return s.reload()
+	}
 	if err == nil && retitled {
 		st.preamble, err = readPreamble(st.src)
 	}
@@ -82,9 +87,12 @@ func (s *Session) reload() error {
 	}
 	// Readers may still use the old file, and entries of ours may have to be read
 	// from it: it is closed when nothing refers to it any more.
+	if st.none && !s.st.none {
+		s.fresh = s.st.header // emptied under us: it is still this session
+	}
 	s.st = *st
 	s.replaced = true
-	s.tree, s.ctxPath = nil, nil
+	s.tree, s.ctxPath, s.index = nil, nil, nil
 	return nil
 }
 
@@ -110,9 +118,13 @@ func (s *Session) restoreOwn(ctx context.Context) error {
 		return fmt.Errorf("reading %s, which was replaced: %w", s.path, err)
 	}
 	var dropped []*request
+	var kept []ownEntry
 	var lost []string
 	for _, e := range own {
-		if tree.Find(e.id) >= 0 {
+		if i := tree.Find(e.id); i >= 0 {
+			// The next rewrite may drop it, and the old file need not stay open.
+			e.file, e.off, e.size = st.file, tree.nodes.list[i].off, int(tree.nodes.list[i].size)
+			kept = append(kept, e)
 			continue
 		}
 		raw, err := readSpan(source{e.file, e.off + int64(e.size)}, e.off, e.off+int64(e.size), nil)
@@ -126,17 +138,23 @@ func (s *Session) restoreOwn(ctx context.Context) error {
 		}
 		dropped = append(dropped, &request{id: e.id, raw: raw})
 	}
-	// What is kept of them points into files that are gone now.
 	s.mu.Lock()
-	w.own = slices.DeleteFunc(w.own, func(e ownEntry) bool {
-		return !slices.ContainsFunc(dropped, func(r *request) bool { return r.id == e.id })
-	})
+	w.own = kept
 	s.mu.Unlock()
-	if err := s.write(dropped); err != nil {
-		return fmt.Errorf("writing %s again that another program dropped: %w", plural(len(dropped), "entry", "entries"), err)
+	if len(dropped) > 0 {
+		err := s.needsRewrite(ctx)
+		if err == nil {
+			err = s.write(dropped)
+		}
+		if err != nil {
+			s.mu.Lock()
+			w.own, s.replaced = own, true
+			s.mu.Unlock()
+			return fmt.Errorf("writing %s again that another program dropped: %w", plural(len(dropped), "entry", "entries"), err)
+		}
 	}
 	s.mu.Lock()
-	s.replaced = false
+	s.replaced = s.st.file != st.file // a rewrite of ours: look where our entries are now
 	s.mu.Unlock()
 	if len(dropped) > 0 {
 		ids := make([]string, len(dropped))

@@ -56,13 +56,16 @@ func (m *Manager) Compress(ctx context.Context, path string) error {
 	if st := s.known(); st.cold || st.file == nil || st.none {
 		return nil
 	}
-	g := &group{wake: make(chan wake, 1), do: func() error { return s.compress(ctx) }}
+	g := &group{wake: make(chan wake, 1), asIs: true, do: func() error { return s.compress(ctx) }}
 	return s.submit(ctx, g)
 }
 
 // compress does the work of Compress under the lock.
 func (s *Session) compress(ctx context.Context) error {
 	st := s.known()
+	if st.cold {
+		return nil // another process was faster
+	}
 	if err := s.manager.keepBlobs(ctx, s); err != nil {
 		return err
 	}
@@ -96,6 +99,12 @@ func (s *Session) compress(ctx context.Context) error {
 	})
 	if err == nil {
 		err = s.checkCold(ctx, name, file)
+	}
+	if err == nil {
+		// A program that takes no lock may have appended meanwhile.
+		if now, ierr := s.fs.Identify(s.path); ierr != nil || !now.SameFile(st.id) || now.Size != st.size {
+			err = errors.Join(errors.New("it changed meanwhile, try again when nobody writes to it; the plain file stays"), ierr, s.fs.Remove(name))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("compressing %s: %w", s.path, err)

@@ -51,14 +51,22 @@ func (s *Session) commit(ctx context.Context, batch []*group) {
 			w.pending = append(w.pending, r)
 		}
 	}
+	defer func() {
+		if slices.ContainsFunc(batch, func(g *group) bool { return g.closes }) {
+			s.shut()
+		}
+	}()
 	err := s.flushPending(ctx)
 	if err == nil {
 		clear(w.pending[:cap(w.pending)])
 		w.pending = w.pending[:0]
+		if old > 0 {
+			s.setPending(nil)
+		}
 		for _, g := range batch {
 			g.err = nil
 			if g.do != nil {
-				g.err = s.exclusive(ctx, g.do)
+				g.err = s.exclusive(ctx, g.asIs, g.do)
 			}
 		}
 		return
@@ -72,11 +80,19 @@ func (s *Session) commit(ctx context.Context, batch []*group) {
 		for i, r := range w.pending {
 			ids[i] = r.id
 		}
-		err = &PendingError{IDs: ids, Err: err}
+		s.setPending(ids)
+		err = &PendingError{IDs: slices.Clone(ids), Err: err}
 	}
 	for _, g := range batch {
 		g.err = err
 	}
+}
+
+// setPending notes which entries wait, for those who want to append under them.
+func (s *Session) setPending(ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = ids
 }
 
 // flushPending writes s.writer.pending.
@@ -89,7 +105,7 @@ func (s *Session) flushPending(ctx context.Context) error {
 			return fmt.Errorf("appending to %s: storing a blob: %w", s.path, err)
 		}
 	}
-	return s.exclusive(ctx, func() error {
+	return s.exclusive(ctx, false, func() error {
 		reqs, err := s.notWritten(ctx, s.writer.pending)
 		if err != nil {
 			return err
@@ -113,8 +129,20 @@ func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, 
 	if err := t.extend(ctx, st.src, st.src.size); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", s.path, err)
 	}
-	left := slices.DeleteFunc(slices.Clone(reqs), func(r *request) bool { return r.tried && t.Find(r.id) >= 0 })
-	if len(left) == len(reqs) || s.durability != Sync {
+	var left []*request
+	written := false
+	for _, r := range reqs {
+		switch {
+		case !r.tried || t.Find(r.id) < 0:
+			left = append(left, r)
+		default:
+			written = true
+			if r.back != nil && r.explicit && t.Find(r.back.id) < 0 {
+				left = append(left, r.back)
+			}
+		}
+	}
+	if !written || s.durability != Sync {
 		return left, nil
 	}
 	f, err := s.fs.OpenFile(s.path, os.O_RDWR, 0)
@@ -135,8 +163,9 @@ func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, 
 }
 
 // exclusive runs fn while this process has the session's lock and knows all that
-// is in the file. Only the leader of the commit queue calls it.
-func (s *Session) exclusive(ctx context.Context, fn func() error) error {
+// is in the file, which it first brings into the form that is appended to unless
+// asIs is set. Only the leader of the commit queue calls it.
+func (s *Session) exclusive(ctx context.Context, asIs bool, fn func() error) error {
 	w := &s.writer
 	if s.isClosed() {
 		return fmt.Errorf("appending to %s: %w", s.path, ErrClosed)
@@ -158,7 +187,7 @@ func (s *Session) exclusive(ctx context.Context, fn func() error) error {
 	if err == nil {
 		err = s.restoreOwn(ctx)
 	}
-	if err == nil {
+	if err == nil && !asIs {
 		err = s.needsRewrite(ctx)
 	}
 	if err == nil {
@@ -176,6 +205,13 @@ func (s *Session) known() state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.st
+}
+
+// knownFresh is known, and the header that a file without one gets.
+func (s *Session) knownFresh() (state, record.Header) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.st, s.fresh
 }
 
 // lines renders reqs behind each other. Each goes under the one before it, the
@@ -253,8 +289,11 @@ func (s *Session) write(reqs []*request) error {
 		r.off += before
 	}
 	if now := &s.st; now.src.size == before {
+		if now.unclosed && now.end == before {
+			now.end++ // the newline of the header
+		}
 		now.src.size, now.size = before+int64(len(buf)), before+int64(len(buf))
-		now.leaf, now.lastAt, now.unclosed = last.id, last.off, false
+		now.leaf, now.lastAt, now.leafLast, now.unclosed = last.id, last.off, true, false
 	}
 	return nil
 }
@@ -262,30 +301,48 @@ func (s *Session) write(reqs []*request) error {
 // resolveBeside decides where the entries of AppendBeside go, now that the leaf is
 // known and stays.
 func (s *Session) resolveBeside(st *state, reqs []*request) ([]*request, error) {
-	for i := 0; i < len(reqs); i++ {
-		r := reqs[i]
+	if !slices.ContainsFunc(reqs, func(r *request) bool { return r.beside }) {
+		return reqs, nil
+	}
+	out := make([]*request, 0, len(reqs)+1)
+	parents := map[string]string{} // of out
+	leaf := st.leaf
+	add := func(r *request) {
+		parents[r.id] = leaf
+		if r.explicit {
+			parents[r.id] = r.parent
+		}
+		out, leaf = append(out, r), r.id
+	}
+	for _, r := range reqs {
 		if !r.beside {
+			add(r)
 			continue
 		}
-		under, err := st.descends(st.leaf, r.parent)
-		if err != nil {
-			return nil, fmt.Errorf("appending to %s: %w", s.path, err)
+		// Up through what is written with it, then through the file.
+		at := leaf
+		for parent, ok := parents[at]; ok && at != r.parent; parent, ok = parents[at] {
+			at = parent
 		}
-		if r.explicit = !under; under {
-			continue
-		}
-		leaf := st.leaf
-		for j := i - 1; j >= 0; j-- {
-			if !reqs[j].beside {
-				leaf = reqs[j].id
-				break
+		under := at == r.parent
+		if !under {
+			var err error
+			if under, err = st.descends(at, r.parent); err != nil {
+				return nil, fmt.Errorf("appending to %s: %w", s.path, err)
 			}
 		}
-		r.back.id, r.back.parent, r.back.explicit = record.NewID(), leaf, true
-		reqs = slices.Insert(slices.Clone(reqs), i+1, r.back)
-		i++
+		if r.explicit = !under; under {
+			add(r)
+			continue
+		}
+		if r.back.id == "" {
+			r.back.id = record.NewID()
+		}
+		r.back.parent, r.back.explicit = leaf, true
+		add(r)
+		add(r.back)
 	}
-	return reqs, nil
+	return out, nil
 }
 
 // maxKeptBuffer is the size up to which the line buffer is reused.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -64,22 +65,38 @@ func (s *Session) ContextWith(ctx context.Context, o ContextOptions) (*entry.Con
 	return entry.BuildContext(path, before), missing, nil
 }
 
-// checkpoint completes a compaction or a reset boundary of ours with the settings
-// and the title at that moment, so that no reader has to go on beyond it.
-func (s *Session) checkpoint(ctx context.Context, b entry.Body) (entry.Body, error) {
-	c, ok := b.(entry.Compaction)
-	if !ok || c.Checkpoint != nil {
-		return b, nil
+// checkpoint completes a compaction of ours with the settings and the title at
+// that moment, so that no reader has to go on beyond it. They are those under its
+// parent when explicit is set, else under the leaf, and of what is appended
+// before it in the same call.
+func (s *Session) checkpoint(ctx context.Context, c entry.Compaction, parent string, explicit bool, before []*request) (entry.Body, error) {
+	if c.Checkpoint != nil {
+		return c, nil
 	}
-	now, err := s.Context(ctx)
-	if err != nil {
+	var point entry.Checkpoint
+	if parent != "" || !explicit {
+		now, _, err := s.ContextWith(ctx, ContextOptions{Leaf: parent})
+		if errors.Is(err, ErrNoEntry) {
+			return c, nil // a parent that is pending is in no file yet
+		}
+		if err != nil {
+			return nil, err
+		}
+		point.Settings = now.Settings.Clone()
+	}
+	var err error
+	if point.Title, err = s.Title(ctx); err != nil {
 		return nil, err
 	}
-	title, err := s.Title(ctx)
-	if err != nil {
-		return nil, err
+	for _, r := range before {
+		raw, _ := r.whole()
+		e := entry.New(raw, entry.Envelope{Type: r.typ})
+		entry.Fold(&point.Settings, e)
+		if title, source, ok := e.Title(); ok {
+			point.Title, point.TitleSource = title, source
+		}
 	}
-	c.Checkpoint = &entry.Checkpoint{Settings: now.Settings, Title: title}
+	c.Checkpoint = &point
 	return c, nil
 }
 
@@ -155,6 +172,6 @@ func (s *Session) settingsBefore(ctx context.Context, st state, first entry.Entr
 		}
 		entry.Fold(&settings, e)
 	}
-	s.keepIndex(func(ix *index) { ix.First, ix.FirstAt, ix.Settings = first.ID(), first.Offset(), settings })
+	s.keepIndex(st, func(ix *index) { ix.First, ix.FirstAt, ix.Settings = first.ID(), first.Offset(), settings })
 	return settings, nil
 }

@@ -30,12 +30,17 @@ type index struct {
 	FirstAt  int64          `json:"firstAt,omitempty"`
 	Settings entry.Settings `json:"settings"`
 
-	// MaxArtifact is the highest artifact id in the log before Offset, -1 for none.
+	// MaxArtifact is the highest artifact id in the log before ArtifactsTo, -1 for
+	// none. Both answers are from different moments.
 	MaxArtifact int64 `json:"maxArtifact"`
+	ArtifactsTo int64 `json:"artifactsTo"`
+
+	// Given is the title that the entries before Given.To give.
+	Given given `json:"given"`
 }
 
 const (
-	indexVersion = 1
+	indexVersion = 2
 	indexTail    = 4096
 	// indexLimit bounds what is read as an index.
 	indexLimit = 1 << 20
@@ -60,17 +65,21 @@ func (s *Session) loadIndex(st state) (index, bool) {
 		return ix, false
 	}
 	if ix.Version != indexVersion || ix.Dev != st.id.Dev || ix.Ino != st.id.Ino ||
-		ix.Offset < 0 || ix.Offset > st.src.size || ix.MaxArtifact < -1 {
+		ix.Offset < 0 || ix.Offset > st.src.size || ix.MaxArtifact < -1 || ix.ArtifactsTo < 0 || ix.ArtifactsTo > ix.Offset ||
+		ix.Given.To < 0 || ix.Given.To > ix.Offset {
 		return ix, false
 	}
 	sum, err := tailSum(st.src, ix.Offset)
 	return ix, err == nil && sum == ix.Tail
 }
 
-// keepIndex notes something for the index that Close writes.
-func (s *Session) keepIndex(set func(*index)) {
+// keepIndex notes something that was learnt of st for the index that Close writes.
+func (s *Session) keepIndex(st state, set func(*index)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.st.file != st.file {
+		return // another file took its place meanwhile
+	}
 	if s.index == nil {
 		s.index = &index{MaxArtifact: -1}
 		if ix, ok := s.loadIndex(s.st); ok {
@@ -117,7 +126,7 @@ func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
 	if known.file == st.file {
 		highest, from = known.highest, known.end
 	} else if ix, ok := s.loadIndex(st); ok {
-		highest, from = ix.MaxArtifact, max(st.end, ix.Offset)
+		highest, from = ix.MaxArtifact, max(st.end, ix.ArtifactsTo)
 	}
 	err = eachForward(ctx, st.src, from, st.src.size, func(line []byte, _ int64) bool {
 		if bytes.Contains(line, artifactKey) {
@@ -133,7 +142,7 @@ func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
 	s.mu.Lock()
 	s.artifacts = artifactMark{st.file, st.src.size, highest}
 	s.mu.Unlock()
-	s.keepIndex(func(ix *index) { ix.MaxArtifact = highest })
+	s.keepIndex(st, func(ix *index) { ix.MaxArtifact, ix.ArtifactsTo = highest, st.src.size })
 	return highest, nil
 }
 

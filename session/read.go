@@ -36,10 +36,11 @@ func (s *Session) Tree(ctx context.Context) (*Tree, error) {
 	if cached != nil && cached.end == st.src.size {
 		return cached, nil
 	}
-	t := &Tree{end: st.end, lines: st.linesBefore(), session: st.header.ID}
-	if cached != nil && cached.end < st.lastAt {
+	t := &Tree{begin: st.end, end: st.end, lines: st.linesBefore(), session: st.header.ID}
+	if cached != nil && cached.closed && cached.end <= st.lastAt {
 		t = cached.clone()
 	}
+	t.closed = !st.unclosed
 	if st.file != nil && !st.none {
 		if err := t.extend(ctx, st.src, st.src.size); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", s.path, err)
@@ -87,14 +88,10 @@ func (s *Session) Entries(ctx context.Context) iter.Seq2[entry.Entry, error] {
 			yield(entry.Entry{}, err)
 			return
 		}
-		st, err := s.snapshot(ctx)
-		if err != nil {
-			yield(entry.Entry{}, err)
-			return
-		}
-		// The tree knows which lines count; its order is that of the file.
+		// The tree knows which lines count; its order is that of the file it was
+		// read from, which may have been replaced meanwhile.
 		next := 0
-		err = eachForward(ctx, st.src, st.end, t.end, func(line []byte, at int64) bool {
+		err = eachForward(ctx, t.src, t.begin, t.end, func(line []byte, at int64) bool {
 			going := true
 			eachRecord(line, func(raw []byte, in int, e record.Envelope) {
 				if !going || next >= len(t.nodes.list) || t.nodes.list[next].off != at+int64(in) {

@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/catalog"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
@@ -18,18 +20,28 @@ import (
 // create makes the session's file with its header and its first entries: it
 // appears whole or not at all.
 func (s *Session) create(reqs []*request) error {
-	st := s.known()
-	header := s.fresh
+	st, header := s.knownFresh()
 	if st.hasSlot {
 		header.Title, header.TitleSource = st.slot.Title, st.slot.Source
 	}
 	buf := header.AppendLine(nil)
+	if kept, err := record.ParseHeader(buf); err == nil && kept.Title != header.Title && !st.none {
+		// Nothing is cut without a way back.
+		whole := &request{id: record.NewID()}
+		if err := whole.set(entry.SessionInfo{Name: header.Title}); err != nil {
+			return err
+		}
+		reqs = slices.Insert(slices.Clone(reqs), 0, whole)
+	}
+	reqs, err := s.resolveBeside(&st, reqs)
+	if err != nil {
+		return err
+	}
 	buf = s.lines(buf, reqs, "")
 	write := func(w io.Writer) error {
 		_, err := w.Write(buf)
 		return err
 	}
-	var err error
 	if st.none {
 		err = durable.WriteFileFunc(s.fs, s.path, s.durability == Sync, write)
 	} else {
@@ -168,14 +180,14 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 }
 
 // reopen reads the file that a rewrite of ours has put into place. What we wrote
-// before is in it.
+// before is in it, at another place.
 func (s *Session) reopen() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.reload(); err != nil {
 		return err
 	}
-	s.replaced = false
+	s.replaced = len(s.writer.own) > 0
 	s.writer.file = nil
 	return nil
 }

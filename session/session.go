@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ type Session struct {
 	readOnly   bool
 	manager    *Manager
 
-	// fresh is the header to write when the file has none.
+	// fresh is the header to write when the file has none. mu guards it.
 	fresh record.Header
 
 	queue     commitQueue
@@ -46,10 +47,12 @@ type Session struct {
 	st        state
 	replaced  bool // another program's file took the place of ours; see restoreOwn
 	closed    bool
-	tree      *Tree // cached, immutable
+	pending   []string // ids of what the writer could not write yet; never changed
+	tree      *Tree    // cached, immutable
 	ctxPath   *pathCache
 	index     *index // to write at Close; nil when nothing was learnt
 	artifacts artifactMark
+	given     titleMark
 }
 
 // EventKind says what an Event is about.
@@ -195,6 +198,7 @@ func (s *Session) writable(ctx context.Context) error {
 func (s *Session) knows(ctx context.Context, id string) error {
 	s.mu.Lock()
 	known := s.st.leaf == id
+	known = known || slices.Contains(s.pending, id)
 	for i := len(s.writer.own) - 1; i >= 0 && !known; i-- {
 		known = s.writer.own[i].id == id
 	}
@@ -229,16 +233,21 @@ func (s *Session) Close() error {
 	if s.isClosed() {
 		return nil
 	}
-	var err error
-	if !s.readOnly {
-		err = s.Flush(context.Background())
+	if s.readOnly {
+		s.shut()
+		return nil
 	}
-	// A flush of nothing takes its turn in the queue, so that whoever appends has
-	// finished.
+	// It takes its turn in the queue: what the writer holds is its leader's.
+	return s.submit(context.Background(), &group{wake: make(chan wake, 1), closes: true})
+}
+
+// shut frees what the session holds. Only the leader of the commit queue calls
+// it, or nobody writes.
+func (s *Session) shut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return err
+		return
 	}
 	s.saveIndex()
 	s.closed = true
@@ -249,7 +258,6 @@ func (s *Session) Close() error {
 		s.writer.file.Close()
 	}
 	s.st.close()
-	return err
 }
 
 // blobs are the stores that a session's references are looked up in.

@@ -27,6 +27,7 @@ type state struct {
 	preamble
 	leaf     string // id of the last entry, "" when there is none
 	lastAt   int64  // where the last line begins
+	leafLast bool   // the last line holds the leaf
 	unclosed bool   // the last line has no newline
 }
 
@@ -109,7 +110,7 @@ func (st *state) read() error {
 
 // findLeaf reads backwards to the last entry.
 func (st *state) findLeaf() error {
-	st.lastAt, st.leaf = st.end, ""
+	st.lastAt, st.leaf, st.leafLast = st.end, "", false
 	if st.src.size <= st.end {
 		// The header is the last line; a header without its newline too.
 		st.unclosed = st.src.size > 0 && !st.closed()
@@ -122,6 +123,7 @@ func (st *state) findLeaf() error {
 		if !found {
 			found, st.lastAt = true, at
 		}
+		st.leafLast = at == st.lastAt
 		eachRecord(line, func(_ []byte, _ int, e record.Envelope) {
 			if !e.IsHeader() && !e.IsSlot() {
 				st.leaf = string(e.ID)
@@ -138,17 +140,22 @@ func (st *state) closed() bool {
 	return n == 1 && last[0] == '\n'
 }
 
+// errRewritten is returned by advance for a file whose known part has changed.
+var errRewritten = errors.New("it was rewritten in place")
+
 // advance reads the lines that others wrote behind what is known, up to size.
 // It reads the last known line again: a program that takes no lock may have
 // written between our look at the size and our write, and then our line is not
-// where we thought.
+// where we thought. If it is nowhere, what we know is not in the file any more:
+// somebody has written all of it anew, and the error is errRewritten.
 func (st *state) advance(size int64, each func(raw []byte, at int64, e record.Envelope)) error {
 	st.src.size = size
 	buf, err := readSpan(st.src, st.lastAt, size, nil)
 	if err != nil {
 		return err
 	}
-	off := st.lastAt
+	off, leafAt := st.lastAt, int64(-1)
+	want, seen := st.leaf, !st.leafLast
 	for at := 0; at < len(buf); {
 		line, next := buf[at:], len(buf)
 		if i := bytes.IndexByte(line, '\n'); i >= 0 {
@@ -158,14 +165,17 @@ func (st *state) advance(size int64, each func(raw []byte, at int64, e record.En
 			if e.IsHeader() || e.IsSlot() {
 				return
 			}
-			st.leaf = string(e.ID)
-			if each != nil {
-				each(raw, off+int64(at+in), e)
-			}
+			st.leaf, leafAt = string(e.ID), off+int64(at)
+			seen = seen || st.leaf == want
+			each(raw, off+int64(at+in), e)
 		}, nil)
 		st.lastAt = off + int64(at)
 		at = next
 	}
+	if !seen {
+		return errRewritten
+	}
+	st.leafLast = leafAt == st.lastAt
 	st.size = size
 	st.unclosed = !st.closed()
 	return nil

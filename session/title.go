@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
@@ -20,53 +21,111 @@ const (
 // maxTitleBytes bounds a title; what is shown of it is far less.
 const maxTitleBytes = 4096
 
-// Title is the session's title, "" when it has none. A title that the header had
-// to cut is read from the entry that gave it.
+// Title is the session's title, "" when it has none. The entry that gave the last
+// one counts: pi writes nothing else, and the header may have had to cut it. Only
+// a title slot that was written after that entry and says something else is newer.
 func (s *Session) Title(ctx context.Context) (string, error) {
 	st, err := s.snapshot(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case st.file == nil:
+		return s.head().Title, nil
 	}
 	title := st.header.Title
 	if st.hasSlot {
 		title = st.slot.Title
 	}
-	if st.file == nil || st.none {
-		return "", nil
-	}
-	if title != "" && len(title) < shortTitle {
+	if st.none {
 		return title, nil
 	}
-	// pi knows titles only from entries, and a long one is cut in the header.
-	full, ok, err := s.titleEntry(ctx, title)
-	if err != nil || !ok {
-		return title, err
+	given, err := s.lastTitle(ctx, st)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", s.path, err)
 	}
-	return full, nil
+	if !given.OK || st.hasSlot && st.slot.UpdatedAt > given.At && !(title != "" && strings.HasPrefix(given.Title, title)) {
+		return title, nil
+	}
+	return given.Title, nil
 }
 
-// shortTitle is a length in bytes that no header or slot of usual size cuts.
-const shortTitle = 64
+// given is what the entries of a log say about its title.
+type given struct {
+	OK    bool   `json:"ok"`    // an entry gave one
+	Title string `json:"title"` // the last one, on whatever branch
+	At    string `json:"at"`    // the timestamp of its entry
+	To    int64  `json:"to"`    // how far the log was read for it
+}
 
-// titleEntry finds the last entry that gives a title.
-func (s *Session) titleEntry(ctx context.Context, prefix string) (string, bool, error) {
-	t, err := s.Tree(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	for i := len(t.nodes.list) - 1; i >= 0; i-- {
-		if t.nodes.list[i].kind != kindTitle {
-			continue
+// titleReach is how much of the end of a log is read for a title before the index
+// is asked, and then all of it.
+const titleReach = 4 << 20
+
+// lastTitle finds the last entry that gives a title. A compaction of ours repeats
+// the title of its time, so that nothing before it has to be read.
+func (s *Session) lastTitle(ctx context.Context, st state) (given, error) {
+	s.mu.Lock()
+	known := s.given
+	s.mu.Unlock()
+	if known.file != st.file {
+		known = titleMark{file: st.file}
+		if ix, ok := s.loadIndex(st); ok && ix.Given.To >= st.end {
+			known.given = ix.Given
 		}
-		e, err := t.entry(i)
+	}
+	if known.To == 0 {
+		found, err := findTitle(ctx, st.src, max(st.end, st.src.size-titleReach), st.src.size)
 		if err != nil {
-			return "", false, fmt.Errorf("reading %s: %w", s.path, err)
+			return given{}, err
 		}
-		if title, _, ok := e.Title(); ok {
-			return title, prefix == "" || strings.HasPrefix(title, prefix), nil
+		if !found.OK && st.src.size-titleReach > st.end {
+			if found, err = findTitle(ctx, st.src, st.end, st.src.size-titleReach); err != nil {
+				return given{}, err
+			}
+		}
+		known.given = found
+	} else if known.To < st.src.size {
+		found, err := findTitle(ctx, st.src, known.To, st.src.size)
+		if err != nil {
+			return given{}, err
+		}
+		if found.OK {
+			known.given = found
 		}
 	}
-	return "", false, nil
+	known.To = max(st.end, st.lastAt) // the last line may grow
+	s.mu.Lock()
+	s.given = known
+	s.mu.Unlock()
+	s.keepIndex(st, func(ix *index) { ix.Given = known.given })
+	return known.given, nil
+}
+
+// titleMark is a given and the file it is of.
+type titleMark struct {
+	file durable.File
+	given
+}
+
+// findTitle searches [from, to) backwards.
+func findTitle(ctx context.Context, src source, from, to int64) (given, error) {
+	var found given
+	err := eachBackward(ctx, src, from, to, func(line []byte, at int64) bool {
+		eachRecord(line, func(raw []byte, _ int, e record.Envelope) {
+			switch kindOf(e.Type) {
+			case kindTitle:
+				if title, _, ok := newEntry(raw, at, e, 0).Title(); ok {
+					found = given{OK: true, Title: title, At: string(e.Timestamp)}
+				}
+			case kindCompaction:
+				if c, ok := newEntry(raw, at, e, 0).Checkpoint(); ok && c.Title != "" {
+					found = given{OK: true, Title: c.Title, At: string(e.Timestamp)}
+				}
+			}
+		}, nil)
+		return !found.OK
+	})
+	return found, err
 }
 
 // CleanTitle makes one line of a title: control characters and runs of white
@@ -92,13 +151,25 @@ func (s *Session) Rename(ctx context.Context, title, source string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.AppendAll(ctx,
+	if err := s.writable(ctx); err != nil {
+		return err
+	}
+	g, err := s.groupOf(ctx, []entry.Body{
 		entry.TitleChange{Title: title, PreviousTitle: previous, Source: source},
-		entry.SessionInfo{Name: title})
+		entry.SessionInfo{Name: title},
+	})
 	if err != nil {
 		return err
 	}
-	g := &group{wake: make(chan wake, 1), do: func() error { return s.writeTitle(ctx, title, source) }}
+	g.do = func() error {
+		// Between our entries and the header somebody may have given another title.
+		st := s.known()
+		last, err := s.lastTitle(ctx, st)
+		if err != nil || last.OK && last.Title != title {
+			return err
+		}
+		return s.writeTitle(ctx, title, source)
+	}
 	return s.submit(ctx, g)
 }
 

@@ -46,7 +46,7 @@ func (m *Manager) Trash(ctx context.Context, path string) (Trashed, error) {
 		return Trashed{}, err
 	}
 	t := Trashed{ID: s.ID(), Path: s.path, CWD: s.CWD(), Title: title, Removed: m.opts.Now().UTC()}
-	g := &group{wake: make(chan wake, 1), do: func() error { return s.moveToTrash(ctx, &t) }}
+	g := &group{wake: make(chan wake, 1), asIs: true, do: func() error { return s.moveToTrash(ctx, &t) }}
 	if err := s.submit(ctx, g); err != nil {
 		return Trashed{}, err
 	}

@@ -15,7 +15,9 @@ type Tree struct {
 	lines  int // read so far, to number the next ones
 	damage damageList
 	src    source
+	begin  int64 // of the first entry's line
 	end    int64
+	closed bool // the last line had its newline, so the tree can be extended
 	// session is the id of the session: some programs make it the parent of the
 	// first entry.
 	session string

@@ -16,7 +16,7 @@ import (
 
 // Watch yields every entry behind the entry after ("" for all), those that are
 // there and then those that any process appends, once each and in file order, until
-// ctx is done. A rewrite of the file by another program yields only entries that
+// ctx is done. There must be such an entry: the error matches ErrNoEntry. A rewrite of the file by another program yields only entries that
 // are new. Entries are as in the file: Restore puts images and long strings back.
 //
 // An error ends the sequence; the end of ctx does so without one.
@@ -50,6 +50,9 @@ func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entr
 		// An event is a hint that something may have changed; what did is in the file.
 		if going, err := f.read(ctx, yield); err != nil || !going {
 			return err
+		}
+		if f.skipTo != "" {
+			return fmt.Errorf("behind %.40q: %w", f.skipTo, ErrNoEntry)
 		}
 		if err := s.awaitChange(ctx, watcher); err != nil {
 			return err
