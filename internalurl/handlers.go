@@ -22,6 +22,14 @@ func (r *Router) openArtifact(ctx context.Context, u URL) (*Resource, error) {
 	if err != nil {
 		return nil, err
 	}
+	if file.Info().HasCRC {
+		// Bytes that changed since the end show when the index is made, which is
+		// kept while they have not.
+		if _, err := file.Index(ctx); err != nil {
+			_ = file.Close() // the error to report is that of the read
+			return nil, err
+		}
+	}
 	res := &Resource{Kind: "artifact", ContentType: TypeText, Content: file}
 	if note := stateNote(file.Info()); note != "" {
 		res.Notes = append(res.Notes, note)

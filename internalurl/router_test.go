@@ -2,12 +2,14 @@ package internalurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobref"
@@ -294,6 +296,44 @@ func TestAnUnfinishedArtifactSaysSo(t *testing.T) {
 	}
 	if ix, err = res.Index(t.Context()); err != nil || ix.Lines != 2 || ix.CRC32C != crcOf("so far\nmore\n") {
 		t.Errorf("after more was written: %d lines, %v", ix.Lines, err)
+	}
+}
+
+func TestAnArtifactWhoseBytesChangedSaysSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	f, err := artifacts.Open(path, artifacts.Options{}).Create(t.Context(), "bash", artifacts.Provenance{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b lineindex.Builder
+	if _, err := io.WriteString(io.MultiWriter(f, &b), "before\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Finish(b.Index()), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ content, note string }{
+		{"before\n", ""},
+		{"behind\n", "Artifact 0 is changed: its checksum was "},
+		{"behind it\n", "Artifact 0 is changed: it had 7 bytes when it was finished and has 10 now"},
+	} {
+		if c.note != "" {
+			if err := os.WriteFile(f.Path(), []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			later := time.Now().Add(time.Hour)
+			if err := os.Chtimes(f.Path(), later, later); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res, err := NewRouter(Sources{Session: view{sid, path}}).Open(t.Context(), "artifact://0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Close()
+		if note := strings.Join(res.Notes, "; "); (note != "") != (c.note != "") || !strings.HasPrefix(note, c.note) {
+			t.Errorf("%q: notes %q, want %q", c.content, note, c.note)
+		}
 	}
 }
 
