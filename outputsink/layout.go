@@ -90,7 +90,7 @@ func (l *layout) drop() error {
 	l.tail = l.end - keep // from here on the file is not what it was, whatever fails
 
 	line := fmt.Sprintf("\n[%d bytes (%s) of the output, from byte %d on, are left out here: this file is limited to %d bytes]",
-		l.tail-l.half(), formatBytes(l.tail-l.half()), l.half(), l.limit)
+		l.tail-l.half(), FormatBytes(l.tail-l.half()), l.half(), l.limit)
 	line = fmt.Sprintf("%-*s\n", elisionBytes-1, line)
 	if _, err := took(len(line))(l.WriteAt([]byte(line), l.half())); err != nil {
 		return err

@@ -26,11 +26,11 @@ func (s *Summary) notice(r rendered, columns int, between int64) string {
 	missing := s.TotalLines - s.ShownLines
 	switch {
 	case partial:
-		what += "; " + formatBytes(s.TotalBytes) + " in all"
+		what += "; " + FormatBytes(s.TotalBytes) + " in all"
 	case missing > 0:
 		what += "; " + count(missing, "line")
 		if between >= 0 {
-			what += " (" + formatBytes(between) + ")"
+			what += " (" + FormatBytes(between) + ")"
 		}
 		switch {
 		case len(s.Ranges) == 2:
@@ -91,7 +91,7 @@ func (s *Summary) whereabouts(what string) string {
 	case ArtifactComplete, ArtifactUnconfirmed:
 		return ": " + s.Artifact
 	case ArtifactCapped:
-		return fmt.Sprintf(": %s, which keeps the first %s and the last %s of %s", s.Artifact, formatBytes(a.Head), formatBytes(a.Tail), formatBytes(s.TotalBytes))
+		return fmt.Sprintf(": %s, which keeps the first %s and the last %s of %s", s.Artifact, FormatBytes(a.Head), FormatBytes(a.Tail), FormatBytes(s.TotalBytes))
 	case ArtifactCut:
 		return fmt.Sprintf(": %s, which ends at byte %d because of %s", s.Artifact, a.Head, a.Reason)
 	default:
@@ -106,8 +106,8 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// formatBytes writes a size in steps of 1024 with one decimal: 512 B, 50.0 KB, 1.9 MB.
-func formatBytes(n int64) string {
+// FormatBytes writes a size in steps of 1024 with one decimal: 512 B, 50.0 KB, 1.9 MB.
+func FormatBytes(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}

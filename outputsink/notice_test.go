@@ -82,8 +82,8 @@ func TestEveryNumberOfANoticeIsThatOfTheFile(t *testing.T) {
 		for n := range missing {
 			size += len(lines[n-1])
 		}
-		if m[3] != "" && (number(t, m[3]) != len(missing) || m[4] != formatBytes(int64(size))) || m[3] == "" && m[1] != "no lines" && len(missing) > 0 {
-			t.Fatalf("%s: %d lines of %s are missing", sum.Notice, len(missing), formatBytes(int64(size)))
+		if m[3] != "" && (number(t, m[3]) != len(missing) || m[4] != FormatBytes(int64(size))) || m[3] == "" && m[1] != "no lines" && len(missing) > 0 {
+			t.Fatalf("%s: %d lines of %s are missing", sum.Notice, len(missing), FormatBytes(int64(size)))
 		}
 		if shortened > 0 && m[6] != fmt.Sprint(shortened) || shortened == 0 && m[6] != "" {
 			t.Fatalf("%s: %d lines are shortened", sum.Notice, shortened)

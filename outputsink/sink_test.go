@@ -127,7 +127,7 @@ func TestSizes(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 B", 1023: "1023 B", 1024: "1.0 KB", 51200: "50.0 KB", 1<<20 - 1: "1.0 MB", 1 << 20: "1.0 MB", 1 << 30: "1.0 GB", 10 << 30: "10.0 GB", 5 << 40: "5.0 TB", 5000 << 40: "5000.0 TB",
 	} {
-		if got := formatBytes(n); got != want {
+		if got := FormatBytes(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}

@@ -206,11 +206,11 @@ func TestAFileWithALimitKeepsHeadAndTail(t *testing.T) {
 		head, line, tail := f.data[:st.Head], f.data[st.Head:st.Head+elisionBytes], f.data[st.Head+elisionBytes:]
 		gone := int64(len(in)) - st.Head - st.Tail
 		if st.Kind != ArtifactCapped || st.Head != limit/2 || st.Tail < limit/4-elisionBytes || !bytes.Equal(head, in[:st.Head]) ||
-			!bytes.Equal(tail, in[int64(len(in))-st.Tail:]) || !strings.HasPrefix(string(line), fmt.Sprintf("\n[%d bytes (%s) of the output, from byte %d on, are left out here", gone, formatBytes(gone), st.Head)) ||
+			!bytes.Equal(tail, in[int64(len(in))-st.Tail:]) || !strings.HasPrefix(string(line), fmt.Sprintf("\n[%d bytes (%s) of the output, from byte %d on, are left out here", gone, FormatBytes(gone), st.Head)) ||
 			bytes.Count(line, newlineText) != 2 || line[elisionBytes-1] != '\n' {
 			t.Fatalf("%q of %d bytes, limit %d; line %q", st, len(in), limit, line)
 		}
-		if !strings.HasSuffix(sum.Notice, fmt.Sprintf("which keeps the first %s and the last %s of %s]", formatBytes(st.Head), formatBytes(st.Tail), formatBytes(int64(len(in))))) {
+		if !strings.HasSuffix(sum.Notice, fmt.Sprintf("which keeps the first %s and the last %s of %s]", FormatBytes(st.Head), FormatBytes(st.Tail), FormatBytes(int64(len(in))))) {
 			t.Fatalf("notice %s", sum.Notice)
 		}
 		ix, err := extendIndex(Index{}, bytes.NewReader(f.data), int64(len(f.data)))

@@ -266,18 +266,14 @@ func sanitise(ctx context.Context, r io.Reader, budget int) (text []byte, scanne
 	return clean.Flush(text), scanned, nil
 }
 
-// size writes a number of bytes in steps of 1024, as messages of oh-my-pi do.
+// size writes a number of bytes for a sentence.
 func size(n int64) string {
-	if n < 1024 {
-		if n == 1 {
-			return "1 byte"
-		}
+	switch {
+	case n == 1:
+		return "1 byte"
+	case n < 1024:
 		return fmt.Sprintf("%d bytes", n)
+	default:
+		return outputsink.FormatBytes(n)
 	}
-	f, unit := float64(n)/1024, 0
-	for f >= 1023.95 && unit < 3 {
-		f /= 1024
-		unit++
-	}
-	return fmt.Sprintf("%.1f%cB", f, "KMGT"[unit])
 }

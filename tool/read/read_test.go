@@ -92,7 +92,7 @@ func TestPages(t *testing.T) {
 		{"no newline at the end", "artifact://1", Options{}, "short\nunterminated", 1, 2, ""},
 		{"a page of 50 KiB", "artifact://3", Options{}, strings.Repeat(strings.Repeat("x", 1023)+"\n", 50), 1, 50, "Showing lines 1-50 of 100. Use artifact://3:51 to continue"},
 		{"a page stops before a line that is too long", "artifact://2", Options{}, "before\n", 1, 1, "Showing line 1 of 3. Use artifact://2:2 to continue"},
-		{"a line longer than a page", "artifact://2:2", Options{}, strings.Repeat("é", MaxBytes/2), 2, 2, "Line 2 is 78.1KB long and shown in part. Use artifact://2:raw:2+1 for all of it"},
+		{"a line longer than a page", "artifact://2:2", Options{}, strings.Repeat("é", MaxBytes/2), 2, 2, "Line 2 is 78.1 KB long and shown in part. Use artifact://2:raw:2+1 for all of it"},
 		{"and how it goes on behind it", "artifact://2:2", Options{}, "", 0, 0, "Showing line 2 of 3. Use artifact://2:3 to continue"},
 		{"an empty artifact", "artifact://4", Options{}, "", 0, 0, "The artifact is empty"},
 		{"control sequences are left out", "artifact://5", Options{}, "ared\n100%\n\uFFFD\uFFFD\n", 1, 3, ""},
@@ -100,7 +100,7 @@ func TestPages(t *testing.T) {
 		{"raw lines", "artifact://5:raw:1-2", Options{}, "a\x1b[31mred\x1b[0m\r\n10%\r100%\n", 1, 2, ""},
 		{"raw by option", "artifact://5:1-2", Options{Raw: true}, "a\x1b[31mred\x1b[0m\r\n10%\r100%\n", 1, 2, ""},
 		{"raw is not paged", "artifact://0:raw", Options{}, numbered(10_000), 1, 10_000, ""},
-		{"raw is bounded", "artifact://0:raw", Options{MaxRaw: 14}, "line 1\nline 2\n", 1, 2, "Showing the first 14 bytes of 96.6KB"},
+		{"raw is bounded", "artifact://0:raw", Options{MaxRaw: 14}, "line 1\nline 2\n", 1, 2, "Showing the first 14 bytes of 96.6 KB"},
 		{"binary content", "artifact://6", Options{}, "", 0, 0, "Binary content of 7 bytes. Use artifact://6:raw for its bytes"},
 		{"a binary blob", "blob://sha256/" + binary, Options{}, "", 0, 0, "Binary content of 3 bytes"},
 		{"an extraction is whole", "agent://Big?q=.k", Options{}, strings.Repeat("v", 60_000), 1, 1, "Extracted: .k"},
@@ -259,7 +259,7 @@ func TestTheToolAnswersAModel(t *testing.T) {
 		{`{"url":"artifact://0"}`, "invalid input", true},
 		{`{"path":"artifact://0"}{}`, "something follows", true},
 		{`[`, "invalid input", true},
-		{`{"path":"agent://J?q=.k"}`, "[Extracted: .k. Showing the first 50.0KB of 78.1KB. Narrow the query for the rest]", false},
+		{`{"path":"agent://J?q=.k"}`, "[Extracted: .k. Showing the first 50.0 KB of 78.1 KB. Narrow the query for the rest]", false},
 		{`{"path":"artifact://0:raw"}`, "", false},
 	} {
 		res, err := tool.Call(t.Context(), json.RawMessage(c.in))
