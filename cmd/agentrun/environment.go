@@ -36,7 +36,7 @@ type environment struct {
 }
 
 func (e *environment) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&e.home, "home", "", "`DIR` where everything is kept (default $AGENTRUN_HOME, else the XDG data directory)")
+	f.StringVar(&e.home, "home", "", "keep everything in the directory `DIR` (default $AGENTRUN_HOME, else agentrun in the XDG data directory)")
 	f.StringVar(&e.session, "session", "", "session: an `ID`, its beginning, or the path of a log (default $AGENTRUN_SESSION, else the newest of the working directory)")
 	f.BoolVar(&e.fresh, "new", false, "start a new session")
 	f.BoolVar(&e.json, "json", false, "print JSON")

@@ -30,6 +30,9 @@ func newLiveView(w io.Writer, broken func()) *liveView {
 	if f, ok := w.(*os.File); ok {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
 			v.columns = int(size.Col)
+			if v.columns == 0 {
+				v.columns = 80 // a terminal that does not know its size
+			}
 		}
 	}
 	return v

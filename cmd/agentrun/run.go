@@ -122,14 +122,14 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if res.Began.IsZero() && runErr != nil {
 		return runErr // nothing ran
 	}
+	printErr := r.print(s, &res, live)
 	r.explain(&res)
-	if err := r.print(s, &res, live); err != nil {
-		return errors.Join(runErr, err)
-	}
-	if runErr != nil {
+	switch {
+	case runErr != nil:
 		return runErr
-	}
-	if res.Code != 0 {
+	case printErr != nil:
+		return printErr
+	case res.Code != 0:
 		return &commandError{status: res.Code}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView)
 	var err error
 	if live != nil {
 		err = errors.Join(res.LiveErr, live.finish())
-		if sum := &res.Summary; err == nil && sum.Artifact != "" {
+		if sum := &res.Summary; err == nil && sum.ArtifactState.Kind == outputsink.ArtifactComplete {
 			r.remark("all of it, %s in %s, is kept as %s", byteSize(sum.TotalBytes), count(sum.TotalLines, "line", "lines"), sum.Artifact)
 		}
 	}
@@ -155,16 +155,19 @@ func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView)
 		return nil // who read the output has seen enough
 	}
 	if err != nil {
-		return fmt.Errorf("printing the output, which %s: %w", whereabouts(&res.Summary), err)
+		return fmt.Errorf("printing the output, which %s: %w", whereabouts(res), err)
 	}
 	return nil
 }
 
-func whereabouts(sum *outputsink.Summary) string {
-	if sum.Artifact != "" {
-		return "is kept as " + sum.Artifact
+func whereabouts(res *bash.Result) string {
+	switch {
+	case res.Summary.Artifact != "":
+		return "is kept as " + res.Summary.Artifact
+	case res.EndEntry != "":
+		return "is in the session's log"
 	}
-	return "is in the session's log"
+	return "was not kept either"
 }
 
 // view is the output as it is shown: with the notice, unless the output alone is
@@ -187,6 +190,10 @@ func endNotice(view string, sum *outputsink.Summary) string {
 
 // explain says on standard error what the output does not tell.
 func (r *commandRun) explain(res *bash.Result) {
+	if res.Start != nil {
+		r.say("%v", res.Start) // an error, not a remark
+		return
+	}
 	for _, remark := range res.Remarks(time.Duration(r.timeout)) {
 		r.remark("%s", strings.TrimSuffix(strings.TrimPrefix(remark, "["), "]"))
 	}

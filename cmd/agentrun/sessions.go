@@ -7,7 +7,7 @@ import (
 func newSessionsCommand(env *environment) *cobra.Command {
 	list := sessionsList{environment: env}
 	cmd := &cobra.Command{
-		Use:   "sessions [COMMAND]",
+		Use:   "sessions",
 		Short: "List, show and manage sessions",
 		Long: `sessions lists the sessions of the working directory, as sessions list does. Its
 commands take the session as ID: an id, its beginning, or the path of a log. Without an

@@ -88,6 +88,10 @@ func (d *drawing) objects(ctx context.Context) error {
 	return nil
 }
 
+// maxIndent is the length in bytes beyond which branches of branches are not
+// indented any more. A line has to be read, and a file may branch at every entry.
+const maxIndent = 150
+
 // branch is an entry still to be drawn and how its line begins.
 type branch struct {
 	entry int
@@ -108,6 +112,9 @@ func (d *drawing) lines(ctx context.Context) error {
 				b.lead, b.below = lead, lead
 			case i == len(entries)-1:
 				b.lead, b.below = lead+"└─ ", lead+"   "
+			}
+			if len(lead) > maxIndent {
+				b.below = lead
 			}
 			stack = append(stack, b)
 		}
