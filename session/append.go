@@ -42,8 +42,8 @@ type group struct {
 	do   func() error // runs under the lock, behind the entries; may be nil
 	// asIs is set for a do that works on the file whatever form it has.
 	asIs   bool
-	closes bool // the session is closed behind the entries
-	wake chan wake    // made on first use, then kept
+	closes bool      // the session is closed behind the entries
+	wake   chan wake // made on first use, then kept
 }
 
 // wake tells a waiting appender how it goes on.

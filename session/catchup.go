@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
 
@@ -117,9 +118,9 @@ func (s *Session) restoreOwn(ctx context.Context) error {
 	if err := tree.extend(ctx, st.src, st.src.size); err != nil {
 		return fmt.Errorf("reading %s, which was replaced: %w", s.path, err)
 	}
-	var dropped []*request
 	var kept []ownEntry
 	var lost []string
+	back := restorer{tree: tree}
 	for _, e := range own {
 		if i := tree.Find(e.id); i >= 0 {
 			// The next rewrite may drop it, and the old file need not stay open.
@@ -127,17 +128,11 @@ func (s *Session) restoreOwn(ctx context.Context) error {
 			kept = append(kept, e)
 			continue
 		}
-		raw, err := readSpan(source{e.file, e.off + int64(e.size)}, e.off, e.off+int64(e.size), nil)
-		var env record.Envelope
-		if err == nil {
-			env, err = record.Parse(raw)
-		}
-		if err != nil || string(env.ID) != e.id {
+		if err := back.add(ctx, e); err != nil {
 			lost = append(lost, e.id)
-			continue
 		}
-		dropped = append(dropped, &request{id: e.id, raw: raw})
 	}
+	dropped := back.reqs
 	s.mu.Lock()
 	w.own = kept
 	s.mu.Unlock()
@@ -167,4 +162,83 @@ func (s *Session) restoreOwn(ctx context.Context) error {
 		s.report(Event{Kind: EventLost, Path: s.path, IDs: lost})
 	}
 	return nil
+}
+
+// restorer gathers what has to be written again.
+type restorer struct {
+	tree *Tree // of the file that lacks it
+	reqs []*request
+	ids  map[string]bool // of reqs
+	old  map[durable.File]*Tree
+}
+
+// add reads an entry of ours from the file that it was written to.
+func (r *restorer) add(ctx context.Context, e ownEntry) error {
+	if r.ids[e.id] {
+		return nil // as an ancestor
+	}
+	raw, err := readSpan(source{e.file, e.off + int64(e.size)}, e.off, e.off+int64(e.size), nil)
+	if err != nil {
+		return err
+	}
+	env, err := record.Parse(raw)
+	if err != nil {
+		return err
+	}
+	if string(env.ID) != e.id {
+		return ErrNoEntry
+	}
+	r.ancestors(ctx, e, string(env.Parent))
+	r.put(e.id, raw)
+	return nil
+}
+
+func (r *restorer) put(id string, raw []byte) {
+	if r.ids == nil {
+		r.ids = map[string]bool{}
+	}
+	r.ids[id] = true
+	r.reqs = append(r.reqs, &request{id: id, raw: raw})
+}
+
+// ancestors adds what e hangs from, root first, as far as it was dropped as well:
+// without it e would be an orphan, and its context would begin with it. The process
+// that wrote it may be gone, or would write it again behind e, where it would be no
+// parent.
+func (r *restorer) ancestors(ctx context.Context, e ownEntry, parent string) {
+	if parent == "" || r.ids[parent] || r.tree.Find(parent) >= 0 {
+		return
+	}
+	old := r.old[e.file]
+	if old == nil {
+		id, err := e.file.Identify()
+		if err != nil {
+			return
+		}
+		old = &Tree{}
+		if old.extend(ctx, source{e.file, id.Size}, id.Size) != nil {
+			return // the file was written over; e is what there is
+		}
+		if r.old == nil {
+			r.old = map[durable.File]*Tree{}
+		}
+		r.old[e.file] = old
+	}
+	i := old.Find(parent)
+	if i < 0 {
+		return
+	}
+	path := old.Path(i)
+	for n := len(path) - 1; n >= 0; n-- {
+		if id := old.Node(path[n]).ID; r.ids[id] || r.tree.Find(id) >= 0 {
+			path = path[n+1:]
+			break
+		}
+	}
+	for _, at := range path {
+		x := old.nodes.list[at]
+		if raw, err := readSpan(old.src, x.off, x.off+int64(x.size), nil); err == nil {
+			r.put(old.Node(at).ID, raw)
+		}
+	}
 }

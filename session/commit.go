@@ -183,6 +183,26 @@ func (s *Session) exclusive(ctx context.Context, asIs bool, fn func() error) err
 	if err := w.lock.Lock(ctx, LockWait); err != nil {
 		return fmt.Errorf("appending to %s: %w", s.path, err)
 	}
+	err := s.upToDate(ctx, asIs, fn)
+	for try := 0; try < maxReplaced && errors.Is(err, errReplaced); try++ {
+		err = s.upToDate(ctx, asIs, fn)
+	}
+	if uerr := w.lock.Unlock(); err == nil && uerr != nil {
+		// The entries are written; the lock is freed with its file at the latest.
+		s.report(Event{Kind: EventLock, Path: s.path, Err: uerr})
+	}
+	return err
+}
+
+// errReplaced says that a program without a lock put another file in the place of
+// the one that was looked at, before anything was written.
+var errReplaced = fmt.Errorf("%w", ErrGone)
+
+// maxReplaced is how often a writer looks again because of that.
+const maxReplaced = 16
+
+// upToDate runs fn when all that is in the file is known. The lock is held.
+func (s *Session) upToDate(ctx context.Context, asIs bool, fn func() error) error {
 	err := s.catchUp()
 	if err == nil {
 		err = s.restoreOwn(ctx)
@@ -192,10 +212,6 @@ func (s *Session) exclusive(ctx context.Context, asIs bool, fn func() error) err
 	}
 	if err == nil {
 		err = fn()
-	}
-	if uerr := w.lock.Unlock(); err == nil && uerr != nil {
-		// The entries are written; the lock is freed with its file at the latest.
-		s.report(Event{Kind: EventLock, Path: s.path, Err: uerr})
 	}
 	return err
 }
@@ -254,7 +270,7 @@ func (s *Session) write(reqs []*request) error {
 		}
 		if id, err := f.Identify(); err != nil || !id.SameFile(st.id) {
 			f.Close()
-			return fmt.Errorf("appending to %s: it was replaced just now, try again: %w", s.path, errors.Join(err, ErrGone))
+			return fmt.Errorf("appending to %s: it was replaced just now, try again: %w", s.path, errors.Join(err, errReplaced))
 		}
 		w.file = f
 	}

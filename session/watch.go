@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"io"
 	"iter"
 	"path/filepath"
 
@@ -91,7 +93,24 @@ type follower struct {
 	skipTo  string // deliver nothing up to this entry; "" when past it
 	st      state  // the file that at is in
 	at      int64  // everything before it was delivered
-	line    int
+	line    int    // the number of the last line that was begun
+	open    bool   // that line had no newline yet
+	// passed are the hashed ids of the entries of the file, delivered or skipped,
+	// and past those of the files before it: what another program's rewrite drops
+	// may come back.
+	passed []uint64
+	past   map[uint64]struct{}
+}
+
+// enter goes on with another file, which took the place of the one that was read.
+func (f *follower) enter(st state) {
+	if f.past == nil {
+		f.past = make(map[uint64]struct{}, len(f.passed))
+	}
+	for _, h := range f.passed {
+		f.past[h] = struct{}{}
+	}
+	f.st, f.at, f.line, f.open, f.passed = st, st.end, st.linesBefore(), false, nil
 }
 
 // read delivers what is new. It returns false when yield does.
@@ -103,43 +122,46 @@ func (f *follower) read(ctx context.Context, yield func(entry.Entry) bool) (goin
 	if st.file == nil || st.none {
 		return true, nil
 	}
-	var delivered *Tree
 	if f.st.file != st.file {
-		if f.st.file != nil && f.at > f.st.end {
-			// Another file took the place of the one we read.
-			delivered = &Tree{end: f.st.end}
-			if err := delivered.extend(ctx, f.st.src, f.at); err != nil {
-				return false, err
-			}
-		}
-		f.at, f.line = st.end, st.linesBefore()
+		f.enter(st)
 	}
 	f.st = st
 	going = true
 	err = eachForward(ctx, st.src, f.at, st.src.size, func(line []byte, at int64) bool {
 		next := at + int64(len(line)) + 1
-		if next > st.src.size {
+		whole := next <= st.src.size
+		if !whole {
 			// The last line has no newline yet. A whole record counts.
 			if _, err := record.Parse(line); err != nil {
 				return false
 			}
 			next = st.src.size
 		}
-		f.line++
+		if !f.open {
+			f.line++
+		}
+		f.open = !whole
 		eachRecord(line, func(raw []byte, in int, e record.Envelope) {
-			switch {
-			case !going || e.IsHeader() || e.IsSlot():
-			case f.skipTo != "":
+			if !going || e.IsHeader() || e.IsSlot() {
+				return
+			}
+			h := maphash.Bytes(seed, e.ID)
+			f.passed = append(f.passed, h)
+			if f.skipTo != "" {
 				if string(e.ID) == f.skipTo {
 					f.skipTo = ""
 				}
-			case delivered != nil && delivered.nodes.find(e.ID) != noParent:
-			default:
+				return
+			}
+			if _, before := f.past[h]; !before {
 				going = yield(newEntry(raw, at+int64(in), e, f.line))
 			}
 		}, nil)
 		f.at = next
 		return going
 	})
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return going, nil // cut while it was read; the event about that is to come
+	}
 	return going, err
 }
