@@ -35,7 +35,7 @@ func ParseStat(b []byte) (Stat, error) {
 		return Stat{}, fmt.Errorf("process status %q: no name in it", b)
 	}
 	f := bytes.Fields(b[i+1:])
-	const state, group, start = 3 - 3, 5 - 3, 22 - 3 // proc(5) counts from 1; the first of f is field 3
+	const state, group, start = 0, 5 - 3, 22 - 3 // the first of f is field 3 of proc(5), the state
 	if len(f) <= start || len(f[state]) != 1 {
 		return Stat{}, fmt.Errorf("process status %q: too short", b)
 	}
