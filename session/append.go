@@ -62,9 +62,9 @@ var groups = sync.Pool{New: func() any { return &group{wake: make(chan wake, 1)}
 //
 // A *PendingError means that the entry was accepted under the id that is
 // returned as well, and is not in the file yet; every other error means that it
-// was not accepted. ctx is looked at before the entry is handed over; from then
-// on the call ends by itself, after LockWait at the latest if another process
-// holds the lock.
+// was not accepted. When ctx ends while another process holds the lock, the entry is
+// pending too. The call waits for that process LockWait at most, and as long again
+// for appends of this Session that came before it.
 func (s *Session) Append(ctx context.Context, b entry.Body) (id string, err error) {
 	return s.appendOne(ctx, request{}, b)
 }

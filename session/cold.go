@@ -56,6 +56,9 @@ func (m *Manager) Compress(ctx context.Context, path string) error {
 	if st := s.known(); st.cold || st.file == nil || st.none {
 		return nil
 	}
+	if catalog.ColdPath(s.path) == s.path {
+		return fmt.Errorf("compressing %s: only a log that is called *.jsonl can be, and found again; rename it", s.path)
+	}
 	g := &group{wake: make(chan wake, 1), asIs: true, do: func() error { return s.compress(ctx) }}
 	return s.submit(ctx, g)
 }

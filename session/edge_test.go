@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/durable/faultfs"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -111,8 +112,7 @@ func TestAFileEmptiedUnderAnOpenSessionKeepsItsIdentity(t *testing.T) {
 	if err := os.Truncate(a.Path(), 0); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Append(t.Context(), user("z"))
-	t.Log("append:", err)
+	appendOK(t, s, user("z"))
 	s2, err := m.Open(t.Context(), a.Path())
 	if err != nil {
 		data, _ := os.ReadFile(a.Path())
@@ -212,17 +212,15 @@ func TestARewriteInPlaceThatDropsOursIsNoticed(t *testing.T) {
 		s := reopen(t, m, p)
 		mine := appendOK(t, s, user("mine"))
 		os.WriteFile(p, []byte(foreignHeader+foreignMsg("a", "", "x")+foreignMsg("b", "a", strings.Repeat("y", grow))), 0o600)
-		_, err := s.Append(t.Context(), user("next"))
+		appendOK(t, s, user("next"))
 		data := string(must(os.ReadFile(p)))
-		t.Log(grow, err, events, len(data))
 		if !strings.Contains(data, mine) && len(events) == 0 {
 			t.Errorf("grown by %d: entry %s is gone and nobody is told", grow, mine)
 		}
-		for e, err := range s.Entries(t.Context()) {
+		for _, err := range s.Entries(t.Context()) {
 			if err != nil {
 				t.Error(err)
 			}
-			_ = e
 		}
 		noDamage(t, s)
 	}
@@ -378,7 +376,6 @@ func TestALockFileThatIsNoFileIsRefused(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, err := s.Append(ctx, user("y"))
 		cancel()
-		t.Log(kind, err)
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Error(kind, err)
 		}
@@ -392,3 +389,97 @@ func TestALockFileThatIsNoFileIsRefused(t *testing.T) {
 }
 
 func mkfifo(name string) error { return unix.Mkfifo(name, 0o600) }
+
+func TestALogOfAnotherNameIsNotCompressed(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path := writeLog(t, m, "s.log", foreignHeader, foreignMsg("a", "", "x"))
+	before := must(os.ReadFile(path))
+	if err := m.Compress(t.Context(), path); err == nil || !strings.Contains(err.Error(), "*.jsonl") {
+		t.Error(err)
+	}
+	if string(must(os.ReadFile(path))) != string(before) {
+		t.Error("the file changed")
+	}
+}
+
+func TestEndsOfRunsThatAreWrittenTogetherKeepEverybodysLeaf(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	s := newSession(t, m)
+	root := appendOK(t, s, user("root"))
+	for round := range 5 {
+		// Runs begin on the main branch; some are left behind on another one.
+		side := must(s.AppendUnder(t.Context(), root, user("side")))
+		run := must(s.AppendUnder(t.Context(), side, user("run on the side")))
+		main := must(s.AppendUnder(t.Context(), root, user("main")))
+		here := appendOK(t, s, user("run on the main branch"))
+		lock := must(durable.OpenLock(durable.OS, strings.TrimSuffix(s.Path(), ".jsonl")+".lock"))
+		must(lock.TryLock()) // so that all of them wait together
+		var wg sync.WaitGroup
+		ends := make([]string, 8)
+		for i := range ends {
+			wg.Go(func() {
+				parent := here
+				if i%2 == 1 {
+					parent = run
+				}
+				id, err := s.AppendBeside(t.Context(), parent, user(fmt.Sprint("end ", i)), entry.Custom{CustomType: "back"})
+				if err != nil {
+					t.Error(err)
+				}
+				ends[i] = id
+			})
+		}
+		lock.Close()
+		wg.Wait()
+		tr := must(s.Tree(t.Context()))
+		path := map[string]bool{}
+		for _, i := range tr.Path(tr.Leaf()) {
+			path[tr.Node(i).ID] = true
+		}
+		if !path[main] || !path[here] || path[side] {
+			t.Fatalf("round %d: the leaf left its branch", round)
+		}
+		for i, id := range ends {
+			if path[id] != (i%2 == 0) {
+				t.Errorf("round %d: end %d on the leaf's path: %v", round, i, path[id])
+			}
+			if at := tr.Node(tr.Find(id)); i%2 == 1 && tr.Node(at.Parent).ID != run {
+				t.Errorf("round %d: end %d hangs from %s", round, i, tr.Node(at.Parent).ID)
+			}
+		}
+	}
+	noDamage(t, s)
+}
+
+func TestAnEntryThatMetAFullDiskIsWrittenOnceUnderItsID(t *testing.T) {
+	for n := range 12 {
+		faults := faultfs.New(durable.OS)
+		m := newManager(t, session.Options{Durability: session.Flush, FS: faults})
+		s := newSession(t, m)
+		first := appendOK(t, s, user("first"))
+		faults.FullAt(len(faults.Ops()) + n)
+		id, err := s.Append(t.Context(), bigMessage)
+		ids2, err2 := s.AppendAll(t.Context(), user("b"), user("c"))
+		if err2 != nil {
+			t.Fatal(n, err2)
+		}
+		if got, want := ids(t, s), append([]string{first, id}, ids2...); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%d: got %v, want %v (%v)", n, got, want, err)
+		}
+		noDamage(t, s)
+	}
+}
+
+func TestADrivenSessionIsNotTrashed(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	s := newSession(t, m)
+	appendOK(t, s, user("x"))
+	driver := must(s.Drive())
+	defer driver.Close()
+	_, err := m.Trash(t.Context(), s.Path())
+	var locked *session.LockedError
+	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
+		t.Fatal(err)
+	}
+	appendOK(t, s, user("y"))
+}

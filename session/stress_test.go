@@ -167,3 +167,45 @@ func TestReadersWritersRenamesAndForeignRewritesAtOnce(t *testing.T) {
 	left, _ := filepath.Glob(filepath.Dir(s.Path()) + "/.tmp-*")
 	t.Logf("%d acknowledged, %d in the file, %d watched, damage %d, left %v", len(acked), len(have), len(seen), len(d), left)
 }
+
+func TestAWatchGoesOnAcrossCompressionAndRewrites(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	s := newSession(t, m)
+	other := reopen(t, m, func() string { appendOK(t, s, user("0")); return s.Path() }())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	n := 0
+	watcher := reopen(t, m, s.Path())
+	for _, err := range watcher.Watch(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		switch n {
+		case 1, 3, 5:
+			if err := m.Compress(ctx, s.Path()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(s.Path()); err == nil {
+				t.Error("plain is still there")
+			}
+			appendOK(t, other, user("a"))
+		case 2, 4:
+			appendOK(t, s, user("b"))
+		case 6:
+			if err := foreignRewrite(s.Path(), string(must(os.ReadFile(s.Path())))+foreignMsg("f", "", "x")); err != nil {
+				t.Fatal(err)
+			}
+		case 7:
+			os.WriteFile(s.Path(), append(must(os.ReadFile(s.Path())), foreignMsg("g", "f", strings.Repeat("x", 100))...), 0o600)
+		case 8:
+			old := must(os.ReadFile(s.Path()))
+			os.WriteFile(s.Path(), []byte(strings.SplitAfterN(string(old), "\n", 2)[0]+foreignMsg("h", "", "x")), 0o600)
+		case 9:
+			cancel()
+		}
+	}
+	if n != 9 {
+		t.Error(n)
+	}
+}

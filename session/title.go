@@ -74,22 +74,21 @@ func (s *Session) lastTitle(ctx context.Context, st state) (given, error) {
 		}
 	}
 	if known.To == 0 {
-		found, err := findTitle(ctx, st.src, max(st.end, st.src.size-titleReach), st.src.size)
+		from := max(st.end, st.src.size-titleReach)
+		found, told, err := findTitle(ctx, st.src, from, st.src.size)
+		if err == nil && !told && from > st.end {
+			found, err = s.titleInTree(ctx)
+		}
 		if err != nil {
 			return given{}, err
-		}
-		if !found.OK && st.src.size-titleReach > st.end {
-			if found, err = findTitle(ctx, st.src, st.end, st.src.size-titleReach); err != nil {
-				return given{}, err
-			}
 		}
 		known.given = found
 	} else if known.To < st.src.size {
-		found, err := findTitle(ctx, st.src, known.To, st.src.size)
+		found, told, err := findTitle(ctx, st.src, known.To, st.src.size)
 		if err != nil {
 			return given{}, err
 		}
-		if found.OK {
+		if told {
 			known.given = found
 		}
 	}
@@ -107,25 +106,56 @@ type titleMark struct {
 	given
 }
 
-// findTitle searches [from, to) backwards.
-func findTitle(ctx context.Context, src source, from, to int64) (given, error) {
-	var found given
-	err := eachBackward(ctx, src, from, to, func(line []byte, at int64) bool {
+// findTitle searches [from, to) backwards. told is false when nothing there says
+// what the title was.
+func findTitle(ctx context.Context, src source, from, to int64) (found given, told bool, err error) {
+	err = eachBackward(ctx, src, from, to, func(line []byte, at int64) bool {
 		eachRecord(line, func(raw []byte, _ int, e record.Envelope) {
-			switch kindOf(e.Type) {
-			case kindTitle:
-				if title, _, ok := newEntry(raw, at, e, 0).Title(); ok {
-					found = given{OK: true, Title: title, At: string(e.Timestamp)}
-				}
-			case kindCompaction:
-				if c, ok := newEntry(raw, at, e, 0).Checkpoint(); ok && c.Title != "" {
-					found = given{OK: true, Title: c.Title, At: string(e.Timestamp)}
-				}
+			if g, ok := titleIn(kindOf(e.Type), newEntry(raw, at, e, 0), string(e.Timestamp)); ok {
+				found, told = g, true
 			}
 		}, nil)
-		return !found.OK
+		return !told
 	})
-	return found, err
+	return found, told, err
+}
+
+// titleInTree searches all entries of the file.
+func (s *Session) titleInTree(ctx context.Context) (given, error) {
+	t, err := s.Tree(ctx)
+	if err != nil {
+		return given{}, err
+	}
+	for i := len(t.nodes.list) - 1; i >= 0; i-- {
+		k := t.nodes.list[i].kind
+		if k != kindTitle && k != kindCompaction {
+			continue
+		}
+		e, err := t.entry(i)
+		if err != nil {
+			return given{}, err
+		}
+		if g, ok := titleIn(k, e, string(record.AppendTime(nil, e.Time()))); ok {
+			return g, nil
+		}
+	}
+	return given{}, nil
+}
+
+// titleIn returns what an entry says about the title: it gives one, or it repeats
+// the one of its time, which may be none.
+func titleIn(k kind, e entry.Entry, at string) (given, bool) {
+	switch k {
+	case kindTitle:
+		if title, _, ok := e.Title(); ok {
+			return given{OK: true, Title: title, At: at}, true
+		}
+	case kindCompaction:
+		if c, ok := e.Checkpoint(); ok {
+			return given{OK: c.Title != "", Title: c.Title, At: at}, true
+		}
+	}
+	return given{}, false
 }
 
 // CleanTitle makes one line of a title: control characters and runs of white

@@ -90,6 +90,10 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	}
 	for i, name := range names {
 		err := s.fs.RenameNoReplace(name, filepath.Join(t.Dir, filepath.Base(name)))
+		if err != nil && i == 0 {
+			// Nothing was moved: leave no trace of what did not happen.
+			err = errors.Join(err, s.fs.Remove(filepath.Join(t.Dir, originName)), s.fs.Remove(t.Dir))
+		}
 		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
 			return fmt.Errorf("removing %s: moving %s to the trash: %w", s.path, name, err)
 		}
