@@ -16,9 +16,18 @@ const (
 // from 0x20 on, that of bad where it is from 0x7f on. From the first byte that is not ASCII on they may be wrong,
 // because sums carry out of it.
 func classify(x uint64) (good, bad uint64) {
-	const from20, from09, from0b = eachByte * (0x80 - 0x20), eachByte * (0x80 - 0x09), eachByte * (0x80 - 0x0b)
 	return (x + from20) ^ (x + from09) ^ (x + from0b), (x + eachByte) | x
 }
+
+const (
+	from20 = eachByte * (0x80 - 0x20)
+	from09 = eachByte * (0x80 - 0x09)
+	from0b = eachByte * (0x80 - 0x0b)
+)
+
+// The same in variables, which the compiler keeps in registers over the loop below:
+// constants of 64 bits it loads anew for every use, and the loop takes a tenth longer.
+var add20, add09, add0b, add01 uint64 = from20, from09, from0b, eachByte
 
 // dirty returns a word whose lowest set bit is the highest bit of the first byte of x that is not clean; 0 if all
 // are.
@@ -37,13 +46,15 @@ func cleanLen(p []byte) int {
 		}
 		i = 8
 	}
+	c20, c09, c0b, c01 := add20, add09, add0b, add01
 	for ; len(p)-i >= 32; i += 32 {
 		q := p[i : i+32 : i+32]
-		g1, b1 := classify(binary.LittleEndian.Uint64(q))
-		g2, b2 := classify(binary.LittleEndian.Uint64(q[8:]))
-		g3, b3 := classify(binary.LittleEndian.Uint64(q[16:]))
-		g4, b4 := classify(binary.LittleEndian.Uint64(q[24:]))
-		if (^(g1&g2&g3&g4)|b1|b2|b3|b4)&highBits != 0 {
+		x1, x2 := binary.LittleEndian.Uint64(q), binary.LittleEndian.Uint64(q[8:])
+		x3, x4 := binary.LittleEndian.Uint64(q[16:]), binary.LittleEndian.Uint64(q[24:])
+		good := ((x1 + c20) ^ (x1 + c09) ^ (x1 + c0b)) & ((x2 + c20) ^ (x2 + c09) ^ (x2 + c0b)) &
+			((x3 + c20) ^ (x3 + c09) ^ (x3 + c0b)) & ((x4 + c20) ^ (x4 + c09) ^ (x4 + c0b))
+		bad := (x1 + c01) | x1 | (x2 + c01) | x2 | (x3 + c01) | x3 | (x4 + c01) | x4
+		if (^good|bad)&highBits != 0 {
 			break
 		}
 	}
