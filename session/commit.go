@@ -51,11 +51,17 @@ func (s *Session) commit(ctx context.Context, batch []*group) {
 			w.pending = append(w.pending, r)
 		}
 	}
-	defer func() {
-		if slices.ContainsFunc(batch, func(g *group) bool { return g.closes }) {
-			s.shut()
+	for _, g := range batch {
+		if g.closes {
+			defer func() {
+				if g.err == nil {
+					g.err = s.lastLook(ctx)
+				}
+				s.shut()
+			}()
+			break
 		}
-	}()
+	}
 	err := s.flushPending(ctx)
 	if err == nil {
 		clear(w.pending[:cap(w.pending)])
@@ -86,6 +92,21 @@ func (s *Session) commit(ctx context.Context, batch []*group) {
 	for _, g := range batch {
 		g.err = err
 	}
+}
+
+// lastLook writes again what another program's rewrite has dropped since the last
+// append. Nobody would later. A file that is gone is no concern of who closes it.
+func (s *Session) lastLook(ctx context.Context) error {
+	if len(s.writer.own) == 0 || s.catchUp() != nil {
+		return nil
+	}
+	s.mu.Lock()
+	replaced := s.replaced
+	s.mu.Unlock()
+	if !replaced {
+		return nil
+	}
+	return s.exclusive(ctx, true, func() error { return nil })
 }
 
 // setPending notes which entries wait, for those who want to append under them.

@@ -140,9 +140,10 @@ func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
 		return -1, err
 	}
 	s.mu.Lock()
-	s.artifacts = artifactMark{st.file, st.src.size, highest}
+	end := max(st.end, st.lastAt) // the last line may grow
+	s.artifacts = artifactMark{st.file, end, highest}
 	s.mu.Unlock()
-	s.keepIndex(st, func(ix *index) { ix.MaxArtifact, ix.ArtifactsTo = highest, st.src.size })
+	s.keepIndex(st, func(ix *index) { ix.MaxArtifact, ix.ArtifactsTo = highest, end })
 	return highest, nil
 }
 

@@ -28,7 +28,8 @@ type Options struct {
 	// home. It must be a Verified store.
 	Blobs blobstore.Store
 	// Report is told what a person should know of; nil means that nobody is. It may
-	// be called from any goroutine that appends.
+	// be called from any goroutine that appends or closes, and must not call the
+	// session that the event is of.
 	Report func(Event)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time

@@ -226,9 +226,9 @@ func (s *Session) Flush(ctx context.Context) error {
 	return s.submit(ctx, g)
 }
 
-// Close writes what is pending, the index of a large session, and frees the
-// session's files. It returns the *PendingError of entries that are lost with
-// it. Close of a closed session does nothing.
+// Close writes what is pending, what another program's rewrite has dropped
+// meanwhile, and the index of a large session, and frees the session's files. It
+// returns the *PendingError of entries that are lost with it. Close of a closed session does nothing.
 func (s *Session) Close() error {
 	if s.isClosed() {
 		return nil

@@ -57,3 +57,38 @@ func TestAFileOfPiThatWasWrittenTwiceIsNoDamage(t *testing.T) {
 	}
 	noDamage(t, s)
 }
+
+func TestCloseBringsBackWhatARewriteDropped(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path := writeLog(t, m, "s.jsonl", foreignHeader, foreignMsg("a", "", "x"))
+	before := string(must(os.ReadFile(path)))
+	s := reopen(t, m, path)
+	id := appendOK(t, s, user("ours"))
+	if err := foreignRewrite(path, before+foreignMsg("b", "a", "theirs")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := ids(t, reopen(t, m, path)); len(got) != 3 || got[2] != id {
+		t.Errorf("got %v, want %s at the end", got, id)
+	}
+}
+
+func TestAnArtifactOfALineThatWasHalfThereIsCounted(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	line := `{"type":"message","id":"art","parentId":null,"timestamp":"2026-11-20T20:17:08.000Z","message":{"role":"toolResult","content":[],"details":{"artifactId":"7"}}}` + "\n"
+	path := writeLog(t, m, "s.jsonl", foreignHeader, foreignMsg("a", "", "x"), line[:120])
+	s := reopen(t, m, path)
+	if got := must(s.MaxArtifactID(t.Context())); got != -1 {
+		t.Fatal(got)
+	}
+	f := must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
+	defer f.Close()
+	if _, err := f.WriteString(line[120:]); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(s.MaxArtifactID(t.Context())); got != 7 {
+		t.Errorf("got %d after the line was complete", got)
+	}
+}
