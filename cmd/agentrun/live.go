@@ -15,8 +15,7 @@ import (
 // terminal its beginning is shown before that too: prompts and progress.
 type liveView struct {
 	w       io.Writer
-	broken  func() // is called when nothing can be shown any more
-	columns int    // of the terminal, 0 without one
+	columns int // of the terminal, 0 without one
 
 	clean    outputsink.Sanitizer
 	buf      []byte
@@ -25,8 +24,8 @@ type liveView struct {
 	failed   bool
 }
 
-func newLiveView(w io.Writer, broken func()) *liveView {
-	v := &liveView{w: w, broken: broken}
+func newLiveView(w io.Writer) *liveView {
+	v := &liveView{w: w}
 	if f, ok := w.(*os.File); ok {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
 			v.columns = int(size.Col)
@@ -108,9 +107,6 @@ func (v *liveView) flush() error {
 		return nil
 	}
 	_, err := v.w.Write(v.buf)
-	if err != nil {
-		v.failed = true
-		v.broken()
-	}
+	v.failed = err != nil
 	return err
 }

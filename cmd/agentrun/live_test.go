@@ -30,7 +30,7 @@ func TestUnfinishedLineIsShownOnATerminalAndTakenOffAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			v := &liveView{w: &out, columns: tt.columns, broken: func() { t.Error("broken") }}
+			v := &liveView{w: &out, columns: tt.columns}
 			for _, s := range tt.writes {
 				if _, err := io.WriteString(v, s); err != nil {
 					t.Fatal(err)
@@ -54,7 +54,7 @@ func TestWhatStaysOnTheTerminalIsTheOutput(t *testing.T) {
 		})).Draw(t, "pieces")
 		columns := rapid.IntRange(0, 20).Draw(t, "columns")
 		var out bytes.Buffer
-		v := &liveView{w: &out, columns: columns, broken: func() {}}
+		v := &liveView{w: &out, columns: columns}
 		var clean outputsink.Sanitizer
 		var want []byte
 		for _, p := range pieces {
@@ -82,19 +82,22 @@ func TestWhatStaysOnTheTerminalIsTheOutput(t *testing.T) {
 }
 
 func TestLiveViewGivesUpOnce(t *testing.T) {
-	calls := 0
-	v := &liveView{w: brokenWriter{}, broken: func() { calls++ }}
+	w := &brokenWriter{}
+	v := &liveView{w: w}
 	if _, err := io.WriteString(v, "a\n"); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("error %v", err)
 	}
 	if err := v.finish(); err != nil {
 		t.Errorf("the error is repeated: %v", err)
 	}
-	if calls != 1 {
-		t.Errorf("broken was called %d times", calls)
+	if w.calls != 1 {
+		t.Errorf("written to %d times", w.calls)
 	}
 }
 
-type brokenWriter struct{}
+type brokenWriter struct{ calls int }
 
-func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (w *brokenWriter) Write([]byte) (int, error) {
+	w.calls++
+	return 0, io.ErrClosedPipe
+}

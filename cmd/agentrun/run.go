@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,8 +97,9 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	defer func() { err = closeSession(s, err) }()
 	begun := s.Exists()
 
-	ctx, cancel := interruptible(ctx)
-	defer cancel()
+	sigs := r.catchSignals(ctx)
+	defer sigs.release()
+	o.Kill = sigs.kill
 	o.Dir, o.Env, o.Timeout = r.cwd, r.env, time.Duration(r.timeout)
 	o.Log, o.Artifacts = s, r.artifacts(s)
 	if r.pass {
@@ -112,23 +111,29 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 		if r.json {
 			out = r.stderr
 		}
-		live = newLiveView(out, cancel)
+		live = newLiveView(out)
 		o.Live = live
 	}
-	res, runErr := bash.Run(ctx, o)
+	res, runErr := bash.Run(sigs.ctx, o)
+	got := sigs.release()
+	if res.Began.IsZero() && runErr != nil { // nothing ran
+		if got != 0 && errors.Is(runErr, context.Canceled) {
+			return &commandError{status: statusSignal + int(got)}
+		}
+		return runErr
+	}
+	printErr := r.print(s, &res, live)
 	if !begun && s.Exists() {
 		r.remark("started session %s", s.ID())
 	}
-	if res.Began.IsZero() && runErr != nil {
-		return runErr // nothing ran
-	}
-	printErr := r.print(s, &res, live)
-	r.explain(&res)
+	r.explain(&res, o.Argv)
 	switch {
 	case runErr != nil:
 		return runErr
 	case printErr != nil:
 		return printErr
+	case got != 0 && res.Cancelled:
+		return &commandError{status: statusSignal + int(got)}
 	case res.Code != 0:
 		return &commandError{status: res.Code}
 	}
@@ -145,14 +150,13 @@ func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView)
 		}
 	}
 	switch {
-	case err != nil:
-	case r.json:
-		err = printJSON(r.stdout, describe(s, res, r.view(res)))
+	case r.json: // also when standard error could not be printed to
+		err = errors.Join(err, printJSON(r.stdout, describe(s, res, r.view(res))))
 	case live == nil:
 		_, err = io.WriteString(r.stdout, endNotice(r.view(res), &res.Summary))
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return nil // who read the output has seen enough
+		return nil // who read the output has seen enough; the command went on
 	}
 	if err != nil {
 		return fmt.Errorf("printing the output, which %s: %w", whereabouts(res), err)
@@ -189,9 +193,13 @@ func endNotice(view string, sum *outputsink.Summary) string {
 }
 
 // explain says on standard error what the output does not tell.
-func (r *commandRun) explain(res *bash.Result) {
-	if res.Start != nil {
-		r.say("%v", res.Start) // an error, not a remark
+func (r *commandRun) explain(res *bash.Result, argv []string) {
+	if res.Start != nil { // an error, not a remark
+		hint := ""
+		if res.Code == bash.CodeNotFound && len(argv) == 1 && strings.ContainsAny(argv[0], " \t\n") {
+			hint = "; for a script use agentrun bash " + bash.Quote(argv)
+		}
+		r.say("%v%s", res.Start, hint)
 		return
 	}
 	for _, remark := range res.Remarks(time.Duration(r.timeout)) {
@@ -234,20 +242,4 @@ func describe(s *session.Session, res *bash.Result, view string) runResult {
 		r.ArtifactState = orNull(sum.ArtifactState.String())
 	}
 	return r
-}
-
-// interruptible returns a context that ends with the first signal that asks this
-// process to end; the command is then ended and the run recorded. A second signal
-// ends the process at once. SIGPIPE is an error of the write, so that a reader who
-// leaves early costs no record.
-func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	ctx, cancel := context.WithCancel(ctx)
-	release := context.AfterFunc(ctx, stop)
-	return ctx, func() {
-		release()
-		cancel()
-		stop()
-	}
 }

@@ -14,8 +14,9 @@ import (
 
 // Exit statuses that are not those of a command.
 const (
-	statusError = 1
-	statusUsage = 2
+	statusError  = 1
+	statusUsage  = 2
+	statusSignal = 128 // plus the number of the signal that ended agentrun and so the command
 )
 
 // usageError is a mistake in the command line itself.

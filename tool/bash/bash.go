@@ -11,7 +11,7 @@
 //     memory by the sink's options. What the view leaves out is in the artifact, whose provenance carries the run's id: also a run
 //     that was cut off finds what it had printed.
 //   - A timeout or a cancelled context ends the command: SIGINT, 2 s later SIGTERM, 2 s later SIGKILL, each to the
-//     whole process group.
+//     whole process group. Who has no patience closes Options.Kill.
 //   - The result does not wait for what the command left behind. Who holds the output open is listened to until
 //     250 ms passed in silence, a second at most; what is left in the process group 100 ms later is ended (SIGTERM, half
 //     a second later SIGKILL). A command that means to leave something running starts it with setsid(1).
@@ -66,6 +66,10 @@ type Options struct {
 	Env     []string      // additions to this process's environment, KEY=VALUE
 	Stdin   *os.File      // nil is the null device
 	Timeout time.Duration // 0 is without limit
+
+	// Kill, when it is closed, ends the command with SIGKILL at once, also one that is being asked to end because of
+	// its timeout or the context. Nil never does. The run is recorded as cancelled.
+	Kill <-chan struct{}
 
 	// Log is where the run is recorded; nil records nothing.
 	Log Log
@@ -122,7 +126,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 
 // process makes the child to be of o.
 func (o *Options) process() (*Process, string, error) {
-	p := &Process{Argv: o.Argv, Dir: o.Dir, Env: o.Env, Stdin: o.Stdin, Timeout: o.Timeout}
+	p := &Process{Argv: o.Argv, Dir: o.Dir, Env: o.Env, Stdin: o.Stdin, Timeout: o.Timeout, Kill: o.Kill}
 	switch {
 	case len(o.Argv) > 0 && o.Script != "":
 		return nil, "", errors.New("running a command: give a program or a script, not both")
@@ -132,7 +136,7 @@ func (o *Options) process() (*Process, string, error) {
 		return nil, "", errors.New("running a command: there is none: give a program or a script")
 	}
 	p.shell = true
-	p.Argv = []string{"bash", "-c", o.Script}
+	p.Argv = []string{"bash", "-c", "--", o.Script} // a script may begin with - or +
 	return p, o.Script, nil
 }
 

@@ -28,7 +28,7 @@ type Exit struct {
 	Signal string
 
 	TimedOut  bool // Timeout passed while the command ran
-	Cancelled bool // the context was done while the command ran
+	Cancelled bool // the context was done, or Kill closed, while the command ran
 
 	// HeldOpen: the leader and its group had ended, and another process still held the output open and was not
 	// waited for.
@@ -81,7 +81,7 @@ func (e *Exit) Remarks(timeout time.Duration) []string {
 	switch {
 	case e.TimedOut || e.Cancelled: // then nobody expects anything to run on
 	case e.Leftover:
-		r = append(r, "[Processes that the command left running were ended]")
+		r = append(r, "[Processes that the command left running were ended; setsid(1) starts one that stays]")
 	case e.HeldOpen:
 		r = append(r, "[Output ends here: the command has ended, but a process it left behind still holds its output open]")
 	}

@@ -51,8 +51,8 @@ func (g *group) ended() bool {
 	}
 }
 
-// stop asks, then tells, then kills, and reports whether the leader has ended.
-func (g *group) stop(pt *patience) bool {
+// stop asks, then tells, then kills, at once when kill is closed, and reports whether the leader has ended.
+func (g *group) stop(pt *patience, kill <-chan struct{}) bool {
 	for _, rung := range []struct {
 		sig  syscall.Signal
 		wait time.Duration
@@ -61,12 +61,22 @@ func (g *group) stop(pt *patience) bool {
 		{syscall.SIGTERM, pt.terminate},
 		{syscall.SIGKILL, pt.kill},
 	} {
+		if rung.sig == syscall.SIGKILL {
+			kill = nil // there is nothing beyond
+		}
+		select {
+		case <-kill:
+			continue
+		default:
+		}
 		g.signal(rung.sig)
 		t := time.NewTimer(rung.wait)
 		select {
 		case <-g.exited:
 			t.Stop()
 			return true
+		case <-kill:
+			t.Stop()
 		case <-t.C:
 		}
 	}

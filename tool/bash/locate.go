@@ -58,6 +58,15 @@ func (p *Process) locate() (location, error) {
 	return l, nil
 }
 
+// directoryError says why a directory is none to work in. What it wraps is for errors.Is; the sentence has said it.
+type directoryError struct {
+	dir, why string
+	err      error
+}
+
+func (e *directoryError) Error() string { return "the working directory " + e.dir + " " + e.why }
+func (e *directoryError) Unwrap() error { return e.err }
+
 // workingDirectory returns dir as an absolute path. Symbolic links in it stay, as in a shell.
 func workingDirectory(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
@@ -66,11 +75,11 @@ func workingDirectory(dir string) (string, error) {
 	}
 	switch info, err := os.Stat(abs); {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("working directory does not exist: %s: make it or name another: %w", abs, err)
+		return "", &directoryError{abs, "does not exist: make it or name another", err}
 	case err != nil:
-		return "", fmt.Errorf("working directory: %w", err)
+		return "", fmt.Errorf("looking at the working directory: %w: name another", err)
 	case !info.IsDir():
-		return "", fmt.Errorf("working directory is not a directory: %s: %w", abs, syscall.ENOTDIR)
+		return "", &directoryError{abs, "is not a directory: name another", syscall.ENOTDIR}
 	}
 	return abs, nil
 }

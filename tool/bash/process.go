@@ -43,6 +43,9 @@ type Process struct {
 	// Timeout is how long the command may run, by the monotonic clock; 0 is without limit.
 	Timeout time.Duration
 
+	// Kill, when it is closed, has the process group sent SIGKILL at once, whatever it was sent before. Nil never does.
+	Kill <-chan struct{}
+
 	shell    bool      // Argv[0] is bash, and sh will do where there is none
 	patience *patience // nil: defaultPatience; tests shorten it
 }
@@ -75,7 +78,7 @@ var ErrUnkillable = errors.New("the command does not die")
 // Run starts the command, copies its output, waits for its end and says how it ended.
 //
 // When ctx is done, or Timeout has passed, the process group is sent SIGINT, two seconds later SIGTERM, two seconds
-// later SIGKILL; Exit says so, and the error is nil. A ctx that is done before the start starts nothing and its
+// later SIGKILL; Exit says so, and the error is nil. Closing Kill goes to SIGKILL from wherever that is. A ctx that is done before the start starts nothing and its
 // error is returned.
 //
 // The end is that of the leader. Everything written before it is delivered. When somebody else still holds the
@@ -146,10 +149,12 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	case <-g.exited:
 	case <-ctx.Done():
 		exit.Cancelled = !g.ended()
+	case <-p.Kill:
+		exit.Cancelled = !g.ended()
 	case <-expired:
 		exit.TimedOut = !g.ended()
 	}
-	if !g.ended() && !g.stop(patience) {
+	if !g.ended() && !g.stop(patience, p.Kill) {
 		g.abandon()
 		out.finish(patience)
 		exit.Code = exit.code(0)

@@ -255,6 +255,47 @@ func TestStoppingAsksThenTellsThenKills(t *testing.T) {
 	}
 }
 
+func TestKillDoesNotWaitForTheCommandToAgree(t *testing.T) {
+	// A rung of the ladder would take longer than a test may.
+	patient := brief
+	patient.interrupt, patient.terminate = time.Hour, time.Hour
+	for name, stage := range map[string]struct {
+		word   string
+		cancel bool
+		output string
+	}{
+		"while the command runs":             {"deaf", false, "deaf\n"},
+		"while it was cancelled already":     {"deaf", true, "deaf\n"},
+		"while it answers the first request": {"asked", true, "ready\nasked\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			kill := make(chan struct{})
+			p := child("deaf")
+			out := io.Writer(&cue{word: stage.word, then: func() {
+				if stage.cancel {
+					cancel()
+				}
+				close(kill)
+			}})
+			seen := out.(*cue)
+			if stage.word == "asked" {
+				p = sh("trap 'echo asked; while :; do sleep 0.01; done' INT; echo ready; while :; do sleep 0.01; done")
+				out = io.MultiWriter(&cue{word: "ready", then: cancel}, seen)
+			}
+			p.Stdout, p.Stderr, p.Kill, p.patience = out, out, kill, &patient
+			exit, err := p.Run(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !exit.Cancelled || exit.Code != 137 || exit.Signal != "SIGKILL" || seen.seen.String() != stage.output {
+				t.Errorf("exit = %+v after %q, want killed after %q", exit, &seen.seen, stage.output)
+			}
+		})
+	}
+}
+
 func TestATimeoutIs124WhateverTheCommandSays(t *testing.T) {
 	for name, p := range map[string]*Process{
 		"killed":             sh("exec sleep 1000"),

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// signals are what a run does when this process is asked to end. The first signal
+// ends ctx, which has the command asked to end and killed when it does not; the second
+// closes kill. This process itself goes on until the run is recorded.
+type signals struct {
+	ctx  context.Context
+	kill chan struct{}
+
+	cancel context.CancelFunc
+	caught chan os.Signal
+	first  syscall.Signal // owned by the goroutine until it is done
+	done   sync.WaitGroup
+	once   sync.Once
+}
+
+// impatience is how long the end of a run may take after the second signal. One that
+// comes later ends this process as if it had never listened: what is waited for then
+// is a reader of the live output who does not read.
+const impatience = 2 * time.Second
+
+// catchSignals begins to listen. SIGPIPE is an error of the write from now on, so that
+// a reader who leaves early costs no record.
+func (e *environment) catchSignals(ctx context.Context) *signals {
+	s := &signals{kill: make(chan struct{}), caught: make(chan os.Signal, 4)}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signal.Notify(s.caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup means what it says
+		signal.Notify(s.caught, syscall.SIGHUP)
+	}
+	s.done.Go(func() {
+		sig, ok := <-s.caught
+		if !ok {
+			return
+		}
+		s.first = sig.(syscall.Signal)
+		e.remark("ending the command; again to kill it")
+		s.cancel()
+		if _, ok = <-s.caught; !ok {
+			return
+		}
+		close(s.kill)
+		stop := time.AfterFunc(impatience, func() { signal.Stop(s.caught) })
+		defer stop.Stop()
+		for range s.caught { // until it is released
+		}
+	})
+	return s
+}
+
+// release gives the signals back and returns the first one that came, 0 for none. It
+// may be called again.
+func (s *signals) release() syscall.Signal {
+	s.once.Do(func() {
+		signal.Stop(s.caught)
+		close(s.caught) // nothing is sent after Stop
+	})
+	s.done.Wait()
+	s.cancel()
+	return s.first
+}
