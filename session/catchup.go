@@ -45,9 +45,8 @@ func (s *Session) catchUpLocked() error {
 		return s.reload() // whatever follows the header, it may be on its line
 	}
 	retitled := false
-	err = st.advance(now.Size, func(raw []byte, at int64, e record.Envelope) {
+	err = st.advance(now.Size, func(e record.Envelope) {
 		retitled = retitled || kindOf(e.Type) == kindTitle
-		s.moved(e.ID, at)
 	})
 	if errors.Is(err, errRewritten) {
 		return s.reload()
@@ -59,17 +58,6 @@ func (s *Session) catchUpLocked() error {
 		return fmt.Errorf("reading %s: %w", s.path, err)
 	}
 	return nil
-}
-
-// moved corrects where an entry of ours is: a line that another program wrote
-// between our look at the size and our write stands before it.
-func (s *Session) moved(id []byte, at int64) {
-	own := s.writer.own
-	for i := len(own) - 1; i >= 0 && i >= len(own)-8; i-- {
-		if own[i].id == string(id) {
-			own[i].off = at
-		}
-	}
 }
 
 // reload reads the file that stands under the path now, after another one has
@@ -177,16 +165,22 @@ func (r *restorer) add(ctx context.Context, e ownEntry) error {
 	if r.ids[e.id] {
 		return nil // as an ancestor
 	}
-	raw, err := readSpan(source{e.file, e.off + int64(e.size)}, e.off, e.off+int64(e.size), nil)
+	raw, env, err := e.read()
 	if err != nil {
-		return err
-	}
-	env, err := record.Parse(raw)
-	if err != nil {
-		return err
-	}
-	if string(env.ID) != e.id {
-		return ErrNoEntry
+		// Not where we thought: a program without a lock wrote just before us.
+		old, oerr := r.oldTree(ctx, e.file)
+		if oerr != nil {
+			return errors.Join(err, oerr)
+		}
+		i := old.Find(e.id)
+		if i < 0 {
+			return err
+		}
+		x := old.nodes.list[i]
+		e.off, e.size = x.off, int(x.size)
+		if raw, env, err = e.read(); err != nil {
+			return err
+		}
 	}
 	r.ancestors(ctx, e, string(env.Parent))
 	r.put(e.id, raw)
@@ -209,20 +203,9 @@ func (r *restorer) ancestors(ctx context.Context, e ownEntry, parent string) {
 	if parent == "" || r.ids[parent] || r.tree.Find(parent) >= 0 {
 		return
 	}
-	old := r.old[e.file]
-	if old == nil {
-		id, err := e.file.Identify()
-		if err != nil {
-			return
-		}
-		old = &Tree{}
-		if old.extend(ctx, source{e.file, id.Size}, id.Size) != nil {
-			return // the file was written over; e is what there is
-		}
-		if r.old == nil {
-			r.old = map[durable.File]*Tree{}
-		}
-		r.old[e.file] = old
+	old, err := r.oldTree(ctx, e.file)
+	if err != nil {
+		return // the file was written over; e is what there is
 	}
 	i := old.Find(parent)
 	if i < 0 {
@@ -241,4 +224,37 @@ func (r *restorer) ancestors(ctx context.Context, e ownEntry, parent string) {
 			r.put(old.Node(at).ID, raw)
 		}
 	}
+}
+
+// read reads the entry from where it was written.
+func (e ownEntry) read() ([]byte, record.Envelope, error) {
+	raw, err := readSpan(source{e.file, e.off + int64(e.size)}, e.off, e.off+int64(e.size), nil)
+	if err != nil {
+		return nil, record.Envelope{}, err
+	}
+	env, err := record.Parse(raw)
+	if err == nil && string(env.ID) != e.id {
+		err = ErrNoEntry
+	}
+	return raw, env, err
+}
+
+// oldTree reads the tree of a file that was replaced, once.
+func (r *restorer) oldTree(ctx context.Context, f durable.File) (*Tree, error) {
+	if t := r.old[f]; t != nil {
+		return t, nil
+	}
+	id, err := f.Identify()
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{}
+	if err := t.extend(ctx, source{f, id.Size}, id.Size); err != nil {
+		return nil, err
+	}
+	if r.old == nil {
+		r.old = map[durable.File]*Tree{}
+	}
+	r.old[f] = t
+	return t, nil
 }

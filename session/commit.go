@@ -22,8 +22,8 @@ const LockWait = 10 * time.Second
 // a program without locks drops them.
 const maxOwn = 1 << 16
 
-// ownEntry is an entry that this Session wrote: where it lies in the file that
-// was written. After another program has replaced that file the old one still
+// ownEntry is an entry that this Session wrote: where it should lie in the file
+// that was written, unless a program without a lock wrote at the same moment. After another program has replaced that file the old one still
 // has the line for as long as it is open.
 type ownEntry struct {
 	id   string
@@ -35,6 +35,7 @@ type ownEntry struct {
 // writer is what only the leader of the commit queue touches.
 type writer struct {
 	file    durable.File // opened for appending; nil until the first append
+	fileID  durable.Identity
 	lock    *durable.Lock
 	buf     []byte
 	own     []ownEntry
@@ -293,7 +294,11 @@ func (s *Session) write(reqs []*request) error {
 			f.Close()
 			return fmt.Errorf("appending to %s: it was replaced just now, try again: %w", s.path, errors.Join(err, errReplaced))
 		}
-		w.file = f
+		w.file, w.fileID = f, st.id
+	}
+	if !w.fileID.SameFile(st.id) {
+		// A reader of this process has seen another file since we looked.
+		return fmt.Errorf("appending to %s: %w", s.path, errReplaced)
 	}
 	reqs, err := s.resolveBeside(&st, reqs)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ func (s *Session) Drive() (*Driver, error) {
 	if s.readOnly {
 		return nil, fmt.Errorf("driving %s: it was opened for reading: %w", s.path, ErrReadOnly)
 	}
-	if err := s.makeDir(); err != nil {
+	if err := s.manager.makeDir(filepath.Dir(s.path)); err != nil {
 		return nil, fmt.Errorf("driving %s: %w", s.path, err)
 	}
 	lock, err := durable.OpenLock(s.fs, catalog.DriverPath(s.path))

@@ -241,14 +241,13 @@ func (m *Manager) Newest(ctx context.Context, cwd string) (Info, bool, error) {
 	return m.catalog.Newest(ctx, cwd)
 }
 
-// makeDir makes the directory of the session's file.
-func (s *Session) makeDir() error {
-	dir := filepath.Dir(s.path)
-	if _, err := s.fs.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+// makeDir makes a directory of sessions in a home that says whose it is.
+func (m *Manager) makeDir(dir string) error {
+	if _, err := m.opts.FS.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := s.manager.mark(); err != nil {
+	if err := m.mark(); err != nil {
 		return err
 	}
-	return durable.MkdirAll(s.fs, dir)
+	return durable.MkdirAll(m.opts.FS, dir)
 }

@@ -25,8 +25,8 @@ func (s *Session) create(reqs []*request) error {
 		header.Title, header.TitleSource = st.slot.Title, st.slot.Source
 	}
 	buf := header.AppendLine(nil)
-	if kept, err := record.ParseHeader(buf); err == nil && kept.Title != header.Title && !st.none {
-		// Nothing is cut without a way back.
+	if header.Title != "" && !st.none {
+		// pi knows titles from entries only, and the header may have had to cut it.
 		whole := &request{id: record.NewID()}
 		if err := whole.set(entry.SessionInfo{Name: header.Title}); err != nil {
 			return err
@@ -65,6 +65,7 @@ func (s *Session) create(reqs []*request) error {
 		}
 		s.remember(ownEntry{id: r.id, file: made.file, off: r.off, size: int(end - r.off - 1)})
 	}
+	s.founded()
 	return nil
 }
 

@@ -250,6 +250,7 @@ func (s *Session) shut() {
 		return
 	}
 	s.saveIndex()
+	s.founded()
 	s.closed = true
 	if s.writer.lock != nil {
 		s.writer.lock.Close()

@@ -382,3 +382,60 @@ func TestTrashMovesEverythingAndDeletesNothing(t *testing.T) {
 		t.Fatal("the artifact in the trash differs")
 	}
 }
+
+func TestProcessesThatComeAtOnceMakeOneSession(t *testing.T) {
+	m := newManager(t, session.Options{})
+	cwd := t.TempDir()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	made, found := 0, map[string]bool{}
+	for range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			s, first, err := must(session.OpenManager(m.Home(), session.Options{})).Continue(context.Background(), cwd, session.CreateOptions{})
+			if err != nil {
+				t.Errorf("continue: %v", err)
+				return
+			}
+			defer s.Close()
+			if _, err := s.Append(context.Background(), user("hi")); err != nil {
+				t.Errorf("append: %v", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found[s.ID()] = true
+			if first {
+				made++
+			}
+		}()
+	}
+	wg.Wait()
+	if made != 1 || len(found) != 1 || len(must(m.List(t.Context(), cwd)).Sessions) != 1 {
+		t.Fatalf("%d made, sessions %v", made, found)
+	}
+}
+
+func TestWhoMakesNoEntryLetsTheOthersGoOn(t *testing.T) {
+	m := newManager(t, session.Options{})
+	cwd := t.TempDir()
+	s, made, err := m.Continue(t.Context(), cwd, session.CreateOptions{})
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	s.Close()
+	if s, made, err = m.Continue(t.Context(), cwd, session.CreateOptions{}); err != nil || !made {
+		t.Fatal(made, err)
+	}
+	s.Close()
+}
+
+func TestATitleGivenAtTheStartIsAnEntryTooForPi(t *testing.T) {
+	m := newManager(t, session.Options{})
+	s := must(m.Create(t.Context(), t.TempDir(), session.CreateOptions{Title: "from the start"}))
+	defer s.Close()
+	appendOK(t, s, user("hi"))
+	if log := string(must(os.ReadFile(s.Path()))); !strings.Contains(log, `"type":"session_info"`) || strings.Count(log, "from the start") != 2 {
+		t.Fatalf("the log is\n%s", log)
+	}
+}

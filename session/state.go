@@ -148,7 +148,7 @@ var errRewritten = errors.New("it was rewritten in place")
 // written between our look at the size and our write, and then our line is not
 // where we thought. If it is nowhere, what we know is not in the file any more:
 // somebody has written all of it anew, and the error is errRewritten.
-func (st *state) advance(size int64, each func(raw []byte, at int64, e record.Envelope)) error {
+func (st *state) advance(size int64, each func(e record.Envelope)) error {
 	st.src.size = size
 	buf, err := readSpan(st.src, st.lastAt, size, nil)
 	if err != nil {
@@ -161,13 +161,13 @@ func (st *state) advance(size int64, each func(raw []byte, at int64, e record.En
 		if i := bytes.IndexByte(line, '\n'); i >= 0 {
 			line, next = line[:i], at+i+1
 		}
-		eachRecord(line, func(raw []byte, in int, e record.Envelope) {
+		eachRecord(line, func(_ []byte, _ int, e record.Envelope) {
 			if e.IsHeader() || e.IsSlot() {
 				return
 			}
 			st.leaf, leafAt = string(e.ID), off+int64(at)
 			seen = seen || st.leaf == want
-			each(raw, off+int64(at+in), e)
+			each(e)
 		}, nil)
 		st.lastAt = off + int64(at)
 		at = next

@@ -26,7 +26,11 @@ func foreignRewrite(path, content string) error {
 }
 
 func TestReadersWritersRenamesAndForeignRewritesAtOnce(t *testing.T) {
-	m := newManager(t, session.Options{Durability: session.Flush, Report: func(session.Event) {}})
+	m := newManager(t, session.Options{Durability: session.Flush, Report: func(e session.Event) {
+		if e.Kind == session.EventLost {
+			t.Errorf("event: %s", e)
+		}
+	}})
 	s := newSession(t, m)
 	first := appendOK(t, s, user("first"))
 	other := reopen(t, m, s.Path())

@@ -34,7 +34,7 @@ func (s *Session) Watch(ctx context.Context, after string) iter.Seq2[entry.Entry
 func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entry) bool) error {
 	if !s.Exists() {
 		// The directory of a new session may be as new as its file will be.
-		if err := s.makeDir(); err != nil {
+		if err := s.manager.makeDir(filepath.Dir(s.path)); err != nil {
 			return err
 		}
 	}
