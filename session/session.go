@@ -47,8 +47,9 @@ type Session struct {
 	st        state
 	replaced  bool // another program's file took the place of ours; see restoreOwn
 	closed    bool
-	pending   []string // ids of what the writer could not write yet; never changed
-	tree      *Tree    // cached, immutable
+	founding  *durable.Lock // held until the file is there; see Manager.Continue
+	pending   []string      // ids of what the writer could not write yet; never changed
+	tree      *Tree         // cached, immutable
 	ctxPath   *pathCache
 	index     *index // to write at Close; nil when nothing was learnt
 	artifacts artifactMark
