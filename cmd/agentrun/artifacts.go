@@ -7,17 +7,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/artifacts"
+
+	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/tool/bash"
 )
 
 func newArtifactsCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "artifacts",
 		Short: "List what a session kept of the output of its commands",
-		Long: `artifacts lists the outputs that were more than a view. agentrun read prints them.
+		Long: `artifacts lists the outputs that were more than a view. agentrun read prints
+them.
 
-With --json it is one object a line: id, url, tool, bytes, lines, state. States:
-complete, writing, interrupted (agentrun was killed), partial (a write failed), capped,
-changed (not the bytes that were kept), missing (not copied with the session).`,
+With --json it is one object a line: id, url, tool, bytes, lines, state.
+States: complete, writing, interrupted (agentrun was killed), partial (a write
+failed), capped, changed (not the bytes that were kept), missing (not copied
+with the session).`,
 		Args: positional(0, 0, "no arguments; --session names another session"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return env.listArtifacts(cmd.Context()) },
 	}
@@ -52,8 +58,14 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 		return nil
 	}
 	out := table(e.stdout)
-	if !e.json && !e.quiet {
-		fmt.Fprintln(out, "URL\tTOOL\tSIZE\tLINES\tSTATE")
+	var commands map[string]string
+	if !e.json {
+		if commands, err = commandsOf(ctx, s, list); err != nil {
+			return err
+		}
+		if !e.quiet {
+			fmt.Fprintln(out, "URL\tTOOL\tSIZE\tLINES\tSTATE\tCOMMAND")
+		}
 	}
 	for _, info := range list {
 		item := artifactItem{ID: info.ID, URL: info.URL(), Tool: orNull(info.Tool), Bytes: info.Bytes, State: info.State}
@@ -70,9 +82,32 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 		if item.Lines != nil {
 			n = fmt.Sprint(*item.Lines)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", item.URL, info.Tool, byteSize(item.Bytes), n, item.State)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", item.URL, info.Tool, outputsink.FormatBytes(item.Bytes), n, item.State, commands[info.Run])
 	}
 	return out.Flush()
+}
+
+// commandsOf are the commands of the runs that artifacts came from, by run.
+func commandsOf(ctx context.Context, s *session.Session, list []artifacts.Info) (map[string]string, error) {
+	commands := map[string]string{"": "-"} // no run is known
+	for _, info := range list {
+		if info.Run != "" {
+			commands[info.Run] = "-"
+		}
+	}
+	if len(commands) == 1 {
+		return commands, nil
+	}
+	for e, err := range s.Entries(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		start, ok := bash.StartOf(e)
+		if _, asked := commands[start.Run]; ok && asked {
+			commands[start.Run] = firstWords(start.Command, 40)
+		}
+	}
+	return commands, nil
 }
 
 // lines is how many lines an artifact has; they are counted where nobody noted it.

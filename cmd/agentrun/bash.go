@@ -12,13 +12,13 @@ func newBashCommand(env *environment) *cobra.Command {
 	run := &commandRun{environment: env}
 	cmd := &cobra.Command{
 		Use:   "bash [flags] SCRIPT",
-		Short: "Run a shell script, keep its whole output and record the run",
-		Long: `bash runs a script with bash -c, or with sh -c where there is no bash. It shows and
-keeps the output as exec does.
+		Short: "Run a shell script, show and keep its output, record the run",
+		Long: `bash runs a script with bash -c, or with sh -c where there is no bash. It shows
+and keeps the output as exec does. A script that begins with - goes behind --.
 
 ` + runHelp,
 		Example: `  agentrun bash 'make 2>&1 | grep -c warning'
-  agentrun bash --timeout 30s --cwd /tmp 'for i in 1 2 3; do date; sleep 1; done'`,
+  agentrun bash --timeout 30s --cwd /tmp 'while :; do date; sleep 1; done'`,
 		Annotations: map[string]string{makesSessions: "yes"},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -11,8 +11,9 @@ func newCompletionCommand(env *environment) *cobra.Command {
 		Example: `  source <(agentrun completion bash)
   agentrun completion zsh > "${fpath[1]}/_agentrun"
   agentrun completion fish > ~/.config/fish/completions/agentrun.fish`,
-		Args:      positional(1, 1, "the name of a shell"),
-		ValidArgs: []string{"bash", "zsh", "fish"},
+		Args:        positional(1, 1, "the name of a shell"),
+		ValidArgs:   []string{"bash", "zsh", "fish"},
+		Annotations: map[string]string{needsNoHome: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch root := cmd.Root(); args[0] {
 			case "bash":

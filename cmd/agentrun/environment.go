@@ -26,6 +26,7 @@ const (
 type environment struct {
 	stdin          *os.File
 	stdout, stderr io.Writer
+	args           []string // the command line
 
 	home       string
 	session    string
@@ -36,12 +37,12 @@ type environment struct {
 }
 
 func (e *environment) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&e.home, "home", "", "keep everything in the directory `DIR` (default $AGENTRUN_HOME, else agentrun in the XDG data directory)")
-	f.StringVar(&e.session, "session", "", "session: an `ID`, its beginning, or the path of a log (default $AGENTRUN_SESSION, else the newest of the working directory)")
-	f.BoolVar(&e.fresh, "new", false, "start a new session")
+	f.StringVar(&e.home, "home", "", "keep everything in `DIR` (default $AGENTRUN_HOME, else $XDG_DATA_HOME/agentrun, else ~/.local/share/agentrun)")
+	f.StringVar(&e.session, "session", "", "an `ID`, its beginning, or the path of a log (default $AGENTRUN_SESSION, else the newest of this directory)")
+	f.BoolVar(&e.fresh, "new", false, "start a new session: exec, bash and sessions new")
 	f.BoolVar(&e.json, "json", false, "print JSON")
 	f.BoolVar(&e.quiet, "quiet", false, "print the output alone: no notice and no remarks")
-	f.Var(&e.durability, "durability", "what is kept survives power loss with sync, the end of the process with flush (default $AGENTRUN_DURABILITY, else sync)")
+	f.Var(&e.durability, "durability", "sync: what is kept survives power loss; flush: the end of agentrun (default $AGENTRUN_DURABILITY, else sync)")
 }
 
 // makesSessions marks the commands that may start a session; all others refuse
@@ -77,7 +78,7 @@ func (d *durability) String() string {
 	return "" // the default, which the usage names
 }
 
-func (d *durability) Type() string { return "sync|flush" }
+func (d *durability) Type() string { return "HOW" }
 
 func (d *durability) Set(s string) error {
 	switch s {

@@ -6,14 +6,16 @@ import (
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
+var errNoDash = usagef("put -- before the command, as in: agentrun exec -- make test")
+
 func newExecCommand(env *environment) *cobra.Command {
 	run := &commandRun{environment: env}
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARG...]",
-		Short: "Run a program, keep its whole output and record the run",
-		Long: `exec runs a program without a shell. What it prints is shown within bounds (51,200
-bytes, 3,000 lines), the beginning and the end of it; when that is not everything, a
-notice tells what is missing and where every byte was kept.
+		Short: "Run a program, show and keep its output, record the run",
+		Long: `exec runs a program without a shell. What it prints is shown within bounds
+(51,200 bytes, 3,000 lines), the beginning and the end of it; when that is not
+everything, a notice tells what is missing and where every byte was kept.
 
 ` + runHelp,
 		Example: `  agentrun exec -- seq 1 300000
@@ -23,8 +25,8 @@ notice tells what is missing and where every byte was kept.
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch dash := cmd.ArgsLenAtDash(); {
 			case dash < 0 || dash > 0:
-				return usagef("put -- before the command, as in: agentrun exec -- make test")
-			case len(args) == 0:
+				return errNoDash
+			case len(args) == 0 || args[0] == "":
 				return usagef("no command behind --: give a program and its arguments, as in: agentrun exec -- make test")
 			}
 			return nil

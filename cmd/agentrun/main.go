@@ -1,6 +1,6 @@
 // Command agentrun runs commands for agents and keeps what must not be lost: a
-// bounded view of the output is printed, every byte is kept in an artifact, and
-// the run is recorded in the log of a session.
+// bounded view of the output is printed, output that does not fit into it is kept whole
+// in an artifact, and the run is recorded in the log of a session.
 //
 // The command line only chooses and prints; what is promised is promised by the
 // packages session, tool/bash, tool/read, artifacts and internalurl.
@@ -16,8 +16,8 @@
 //
 // 0 for success, 2 for wrong usage, 1 for every other error. exec and bash exit
 // with the status of the command, 128+n when signal n ended it, 124 after a
-// timeout, 126 and 127 when it can not be executed or is not found, and 125 when
-// agentrun itself failed.
+// timeout, 126 and 127 when it can not be executed or is not found, 125 when
+// agentrun itself failed, and 128+n when agentrun got signal n and ended the command.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 // run is the whole program; its result is the exit status.
 func run(args []string) int {
-	env := &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	env := &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, args: args}
 	root := newRootCommand(env)
 	root.SetArgs(commandFirst(root, args))
 	return env.conclude(root.ExecuteContext(context.Background()))

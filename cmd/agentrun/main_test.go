@@ -190,6 +190,31 @@ func TestWordsComeBeforeFlags(t *testing.T) {
 	}
 }
 
+func TestHelpOfEveryCommandHasLinesOf80Columns(t *testing.T) {
+	seen := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		seen++
+		for _, line := range strings.Split(cmd.Long+"\n"+usage(cmd), "\n") {
+			if n := len([]rune(line)); n > helpColumns {
+				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); value != strings.ToUpper(value) {
+				t.Errorf("%s --%s: the value is called %s", cmd.CommandPath(), f.Name, value)
+			}
+		})
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(newRootCommand(&environment{}))
+	if seen < 15 {
+		t.Errorf("only %d commands were found", seen)
+	}
+}
+
 func TestHelpFitsAScreen(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(rootHelp, "\n"), "\n")
 	if len(lines) > 24 {

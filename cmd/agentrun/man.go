@@ -12,10 +12,11 @@ import (
 
 func newManCommand(*environment) *cobra.Command {
 	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write the man pages into a directory",
-		Example: "  agentrun man ~/.local/share/man/man1",
-		Args:    positional(1, 1, "the directory to write to"),
+		Use:         "man DIR",
+		Short:       "Write the man pages into a directory",
+		Example:     "  agentrun man ~/.local/share/man/man1",
+		Args:        positional(1, 1, "the directory to write to"),
+		Annotations: map[string]string{needsNoHome: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { // pages are for everybody to read
 				return fmt.Errorf("making the directory of the man pages: %w", err)
@@ -64,13 +65,20 @@ func manPage(cmd *cobra.Command) string {
 		about = cmd.Short + "."
 	}
 	writeText(&b, about)
+	if cmd.HasAvailableSubCommands() {
+		section("COMMANDS")
+		writeCommands(&b, cmd)
+	}
 	if cmd.HasAvailableLocalFlags() {
 		section("OPTIONS")
 		writeFlags(&b, cmd.LocalFlags())
 	}
-	if cmd.HasAvailableInheritedFlags() {
+	if cmd.HasAvailableInheritedFlags() && cmd.Annotations[needsNoHome] == "" {
 		section("OPTIONS OF EVERY COMMAND")
 		writeFlags(&b, cmd.InheritedFlags())
+	}
+	if !cmd.HasParent() {
+		b.WriteString(rootSections)
 	}
 	if cmd.HasExample() {
 		section("EXAMPLES")
@@ -78,6 +86,65 @@ func manPage(cmd *cobra.Command) string {
 	}
 	writeSeeAlso(&b, cmd)
 	return b.String()
+}
+
+// rootSections are those that the page of agentrun itself has for all commands.
+const rootSections = `.SH EXIT STATUS
+exec and bash exit with the status of the command, and with these:
+.TP
+124
+The command was ended by \-\-timeout.
+.TP
+125
+agentrun itself failed.
+.TP
+126
+The command can not be executed.
+.TP
+127
+There is no such command.
+.TP
+128+\fIn\fP
+Signal \fIn\fP ended the command, or agentrun got it and ended the command.
+.PP
+Everything else exits with 0 for success, 2 for wrong usage and 1 for any other error.
+.SH ENVIRONMENT
+.TP
+AGENTRUN_HOME
+The directory where everything is kept, as \-\-home.
+.TP
+AGENTRUN_SESSION
+The session, as \-\-session.
+.TP
+AGENTRUN_DURABILITY
+sync or flush, as \-\-durability.
+.TP
+XDG_DATA_HOME
+Where the home is, without AGENTRUN_HOME: in its directory agentrun.
+.SH FILES
+.TP
+~/.local/share/agentrun
+The home, when no variable names another. Below it:
+.TP
+sessions/\fIDIRECTORY\fP/\fITIME\fP_\fIID\fP.jsonl
+The log of a session; .jsonl.zst when it was compressed.
+.TP
+sessions/\fIDIRECTORY\fP/\fITIME\fP_\fIID\fP/\fIN\fP.bash.log
+The output artifact://\fIN\fP of that session.
+.TP
+blobs/
+Images and long strings, named by their SHA\-256.
+.TP
+trash/
+What sessions rm removed.
+`
+
+func writeCommands(b *strings.Builder, cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			fmt.Fprintf(b, ".TP\n\\fB%s\\fP\n%s\n", roff(strings.TrimPrefix(c.UseLine(), "agentrun ")), roff(c.Short))
+		}
+	}
 }
 
 // writeText writes paragraphs. What is indented or aligned stays as it is.

@@ -68,16 +68,3 @@ func count(n int64, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-// byteSize is a size in steps of 1024.
-func byteSize(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, unit := float64(n), 0
-	for f >= 1023.95 && unit < 4 {
-		f /= 1024
-		unit++
-	}
-	return fmt.Sprintf("%.1f %cB", f, " KMGT"[unit])
-}

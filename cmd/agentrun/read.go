@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/read"
@@ -21,24 +22,30 @@ func newReadCommand(env *environment) *cobra.Command {
 		Short: "Print a page of what was kept, or of a file",
 		Long: `read prints a page, at most 3,000 lines and 50 KiB, and how to go on.
 
-  artifact://N          output of a command; artifact://SESSION/N of another session
-  agent://ID            output of a subagent; agent://ID/key/0 a part of it, ?q= a query
-  session://ID          what a session is; session://ID/ENTRY one entry of its log
-  blob://sha256/HEX     a blob
+  artifact://N       output of a command; artifact://ID/N of session ID
+  agent://ID         output of a subagent; agent://ID/key/0 a part, ?q= a query
+  session://ID       what a session is; session://ID/ENTRY one entry of its log
+  blob://sha256/HEX  a blob
 
-Lines are selected at the end: :10 from line 10 on, :10-20, :10+5 five lines, :-50 the
-last 50, :1-3,90-95. With :raw it is every byte as it is, also of lines (:raw:10-20).`,
+Lines are selected at the end: :10 from line 10 on, :10-20, :10+5 five lines,
+:-50 the last 50, :1-3,90-95. With :raw it is every byte as it is, also of
+lines (:raw:10-20).`,
 		Example: `  agentrun read artifact://0:150000-150002
   agentrun read build.log:-50
   agentrun read artifact://0:raw | sha256sum`,
 		Args: positional(1, 1, "one URL or file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for name, n := range map[string]int64{"offset": opt.Offset, "limit": opt.Limit} {
+				if cmd.Flags().Changed(name) && n < 1 {
+					return usagef("--%s %d: lines are counted from 1; give a positive number", name, n)
+				}
+			}
 			o := &lazyOpener{env: env}
 			return errors.Join(env.read(cmd.Context(), o, args[0], opt), o.close())
 		},
 	}
-	cmd.Flags().Int64Var(&opt.Offset, "offset", 0, "first `line` to print, from 1")
-	cmd.Flags().Int64Var(&opt.Limit, "limit", 0, "`number` of lines to print")
+	cmd.Flags().Int64Var(&opt.Offset, "offset", 0, "the first line to print is line `N`, from 1")
+	cmd.Flags().Int64Var(&opt.Limit, "limit", 0, "print at most `N` lines")
 	return cmd
 }
 
@@ -95,14 +102,25 @@ func (o *lazyOpener) OpenURL(ctx context.Context, u internalurl.URL) (*internalu
 	}
 	if u.Session == "" && u.Scheme != internalurl.Blob {
 		info, err := o.env.find(ctx, m, "")
-		if err != nil {
+		switch {
+		case errors.Is(err, errNoSession) && u.Scheme != internalurl.Session:
+			return nil, fmt.Errorf("%w: %w", artifacts.ErrNoDirectory, err)
+		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", u, err)
 		}
 		if o.at, err = m.View(ctx, info.Path); err != nil {
 			return nil, err
 		}
 	}
-	return internalurl.ForSession(m, o.at).OpenURL(ctx, u)
+	r, err := internalurl.ForSession(m, o.at).OpenURL(ctx, u)
+	if errors.Is(err, artifacts.ErrNoDirectory) {
+		id := u.Session
+		if id == "" {
+			id = o.at.ID()
+		}
+		err = fmt.Errorf("%w: session %s has kept no output yet; agentrun sessions list shows the others", err, id)
+	}
+	return r, err
 }
 
 func (o *lazyOpener) close() error {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
 
 // rootHelp fits a screen of 24 lines and 80 columns.
-const rootHelp = `agentrun runs commands for agents: it prints bounded views and keeps every byte.
+const rootHelp = `agentrun runs commands for agents: it prints bounded views and keeps the rest.
 
   agentrun exec -- seq 1 300000           run a program, without a shell
   agentrun bash 'make 2>&1 | tail -50'    run a script
@@ -31,10 +33,13 @@ More: agentrun COMMAND --help
 `
 
 func newRootCommand(env *environment) *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "agentrun",
-		Short: "Run commands for agents and keep every byte",
-		Long:  "agentrun runs commands for agents: a bounded view of the output is printed, every byte is kept in an artifact, and the run is recorded in the log of a session.",
+		Short: "Run commands for agents: bounded, kept and recorded",
+		Long: `agentrun runs commands for agents. A bounded view of the output is printed;
+output that does not fit into it is kept whole in an artifact; the run is
+recorded in the log of a session.`,
 		Example: `  agentrun exec -- seq 1 300000
   agentrun read artifact://0:150000-150002
   agentrun sessions show`,
@@ -43,8 +48,11 @@ func newRootCommand(env *environment) *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			switch {
+			case len(args) > 0:
 				return unknownCommand(cmd, args[0])
+			case version:
+				return env.printVersion()
 			}
 			fmt.Fprint(env.stderr, rootHelp)
 			return &commandError{status: statusUsage}
@@ -54,8 +62,15 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetOut(env.stdout)
 	root.SetErr(env.stderr)
 	env.addFlags(root.PersistentFlags())
+	root.Flags().BoolVar(&version, "version", false, "print the version of agentrun")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return env.check(cmd) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.Name() == "exec" && !slices.Contains(env.args, "--") {
+			return errNoDash // the flag is likely one of the command
+		}
+		if cmd.Name() == "bash" {
+			return usagef("%w: see %s --help; a script that begins with - goes behind --", err, cmd.CommandPath())
+		}
 		return usagef("%w: see %s --help", err, cmd.CommandPath())
 	})
 	help := root.HelpFunc()
@@ -66,6 +81,11 @@ func newRootCommand(env *environment) *cobra.Command {
 		}
 		help(cmd, args)
 	})
+	root.SetUsageFunc(func(cmd *cobra.Command) error {
+		_, err := io.WriteString(env.stdout, usage(cmd))
+		return err
+	})
+	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),

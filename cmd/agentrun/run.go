@@ -19,13 +19,19 @@ import (
 
 // runHelp is the part of the help that exec and bash share.
 const runHelp = `The run is recorded in a session: the one of --session, else the newest of the
-working directory, else a new one. The output goes to standard output, both streams
-in their order; remarks of agentrun go to standard error. The command's standard
-input is empty unless --stdin is given.
+working directory, else a new one. The output goes to standard output, both
+streams in their order; remarks of agentrun go to standard error. The command's
+standard input is empty, whatever agentrun's own is, unless --stdin is given.
+Processes that it leaves in the background are ended; setsid(1) starts one that
+stays.
+
+SIGINT, SIGTERM, SIGHUP or SIGQUIT end the command as --timeout does, a second
+one kills it at once; either way its output is shown and the run recorded.
 
 The exit status is that of the command, 128+n when signal n ended it, 124 after
---timeout (SIGINT, 2 s later SIGTERM, 2 s later SIGKILL), 126 or 127 when it can not
-be executed or is not found, and 125 when agentrun itself failed.`
+--timeout (SIGINT, 2 s later SIGTERM, 2 s later SIGKILL), 126 or 127 when it
+can not be executed or is not found, 125 when agentrun itself failed, and 128+n
+when agentrun got signal n and ended the command.`
 
 // commandRun is what exec and bash have in common.
 type commandRun struct {
@@ -39,10 +45,10 @@ type commandRun struct {
 }
 
 func (r *commandRun) addFlags(f *pflag.FlagSet) {
-	f.Var(&r.timeout, "timeout", "end the command after this time, such as 90s, 5m or a number of seconds (default none)")
-	f.BoolVar(&r.live, "live", false, "print the output while the command runs, all of it; with --json to standard error")
-	f.StringVar(&r.cwd, "cwd", "", "`directory` to run the command in (default the working directory)")
-	f.Var(&r.env, "env", "set a variable of the command's environment; may be repeated")
+	f.Var(&r.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
+	f.BoolVar(&r.live, "live", false, "print all output as it comes; with --json to stderr")
+	f.StringVar(&r.cwd, "cwd", "", "run the command in the directory `DIR`")
+	f.Var(&r.env, "env", "set a variable for the command; may be repeated")
 	f.BoolVar(&r.pass, "stdin", false, "pass standard input on to the command")
 }
 
@@ -56,7 +62,7 @@ func (t *timeout) String() string {
 	return time.Duration(*t).String()
 }
 
-func (t *timeout) Type() string { return "duration" }
+func (t *timeout) Type() string { return "TIME" }
 
 func (t *timeout) Set(s string) error {
 	d, err := time.ParseDuration(s)
@@ -146,7 +152,7 @@ func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView)
 	if live != nil {
 		err = errors.Join(res.LiveErr, live.finish())
 		if sum := &res.Summary; err == nil && sum.ArtifactState.Kind == outputsink.ArtifactComplete {
-			r.remark("all of it, %s in %s, is kept as %s", byteSize(sum.TotalBytes), count(sum.TotalLines, "line", "lines"), sum.Artifact)
+			r.remark("all of it, %s in %s, is kept as %s", outputsink.FormatBytes(sum.TotalBytes), count(sum.TotalLines, "line", "lines"), sum.Artifact)
 		}
 	}
 	switch {

@@ -9,9 +9,10 @@ func newSessionsCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List, show and manage sessions",
-		Long: `sessions lists the sessions of the working directory, as sessions list does. Its
-commands take the session as ID: an id, its beginning, or the path of a log. Without an
-ID it is that of --session, else the newest session of the working directory.`,
+		Long: `sessions lists the sessions of the working directory, as sessions list does.
+Its commands take the session as ID: an id, its beginning, or the path of a
+log. Without an ID it is that of --session, else the newest session of the
+working directory.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/session"
+
+	"github.com/agentrun/agentrun/outputsink"
 )
 
 // sessionsList is the verb list, and what sessions does without a verb.
@@ -27,7 +29,8 @@ func newSessionsListCommand(env *environment) *cobra.Command {
 		Short: "List the sessions of the working directory",
 		Long: `list prints the sessions of the working directory, the one modified last first.
 
-With --json it is one object a line: id, path, cwd, title, created, modified, size.`,
+With --json it is one object a line: id, path, cwd, title, created, modified,
+size.`,
 		Args: positional(0, 0, "no arguments; --all lists every directory"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return list.run(cmd.Context()) },
 	}
@@ -51,6 +54,11 @@ func (l *sessionsList) run(ctx context.Context) error {
 	m, err := l.manager()
 	if err != nil {
 		return err
+	}
+	if l.session != "" { // a listing needs none, but what is named has to exist
+		if _, err := m.Find(ctx, l.session); err != nil {
+			return err
+		}
 	}
 	cwd := ""
 	if !l.all {
@@ -109,7 +117,7 @@ func (l *sessionsList) print(sessions []session.Info) error {
 		if title == "" {
 			title = "-"
 		}
-		row(oneLine(id), localTime(s.Modified), byteSize(s.Size), oneLine(s.CWD), oneLine(title))
+		row(oneLine(id), localTime(s.Modified), outputsink.FormatBytes(s.Size), oneLine(s.CWD), oneLine(title))
 	}
 	return out.Flush()
 }

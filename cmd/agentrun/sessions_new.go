@@ -19,8 +19,8 @@ func newSessionsNewCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Start a session of the working directory and print its id",
-		Long: `new starts a session. As the newest one of the working directory it is the session of
-the commands that follow there.
+		Long: `new starts a session. As the newest one of the working directory it is the
+session of the commands that follow there.
 
 With --json it prints an object: id, path.`,
 		Example:           `  AGENTRUN_SESSION=$(agentrun sessions new --title 'fix the build')`,
@@ -29,7 +29,7 @@ With --json it prints an object: id, path.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return env.newSession(cmd.Context(), title) },
 	}
-	cmd.Flags().StringVar(&title, "title", "", "title of the session")
+	cmd.Flags().StringVar(&title, "title", "", "`TITLE` of the session")
 	return cmd
 }
 

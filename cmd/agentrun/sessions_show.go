@@ -11,19 +11,22 @@ import (
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool/bash"
+
+	"github.com/agentrun/agentrun/outputsink"
 )
 
 func newSessionsShowCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [ID]",
-		Short: "Show what a session is, what a model is sent of it, and its damage",
-		Long: `show describes a session: what it is, the context that a model call at its last entry
-starts from, runs without an end, and every stretch of the file that is damaged.
+		Short: "Show what a session is, what a model is sent, and damage",
+		Long: `show describes a session: what it is, the context that a model call at its last
+entry starts from, runs without an end, and every stretch of the file that is
+damaged.
 
-With --json it prints an object: id, path, cwd, title, version, entries (number), leaf,
-context (id, role, text, images (number), toolCalls (ids; of a result the one that it
-answers)), images (resolved, unresolved), damage (line, offset, bytes, kind). What the
-file does not tell is null.`,
+With --json it prints an object: id, path, cwd, title, version, entries
+(number), leaf, context (id, role, text, images (number), toolCalls (ids; of a
+result the one that it answers)), images (resolved, unresolved), damage (line,
+offset, bytes, kind). What the file does not tell is null.`,
 		Args: positional(0, 1, "at most one session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.show(cmd.Context(), only(args, 0))
@@ -66,7 +69,7 @@ type damageReport struct {
 }
 
 func (e *environment) show(ctx context.Context, arg string) (err error) {
-	_, s, err := e.view(ctx, arg)
+	m, s, err := e.view(ctx, arg)
 	if err != nil {
 		return err
 	}
@@ -74,6 +77,9 @@ func (e *environment) show(ctx context.Context, arg string) (err error) {
 	report, err := e.report(ctx, s)
 	if err != nil {
 		return err
+	}
+	if file, err := m.Find(ctx, s.Path()); err == nil { // the log as it lies there now, maybe compressed
+		report.Path = file.Path
 	}
 	runs, err := e.unfinished(ctx, s)
 	if err != nil {
@@ -194,7 +200,7 @@ func (e *environment) unfinished(ctx context.Context, s *session.Session) ([]bas
 func aboutRun(u bash.Unfinished) string {
 	about := fmt.Sprintf("%s: %s, since %s", u.Life, firstWords(u.Command, 60), localTime(u.Began))
 	if u.Artifact != nil {
-		about += fmt.Sprintf("; %s of output in %s", byteSize(u.Artifact.Bytes), u.Artifact.URL())
+		about += fmt.Sprintf("; %s of output in %s", outputsink.FormatBytes(u.Artifact.Bytes), u.Artifact.URL())
 	} else if u.Life == bash.Gone {
 		about += "; its output was not kept"
 	}

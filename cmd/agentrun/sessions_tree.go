@@ -17,9 +17,12 @@ func newSessionsTreeCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "tree [ID]",
 		Short: "Draw the tree of a session's entries",
-		Long: `tree draws the entries of a session in their order, with id, type or role, time and
-first words. Where a session branches, the branches are indented; the last entry is
-marked. With --json it is one object a line: id, parent, type, role, time, line, leaf.`,
+		Long: `tree draws the entries of a session in their order, with id, type or role, time
+and first words. A run that has ended is one line, that of its end. Where a
+session branches, the branches are indented; the last entry is marked.
+
+With --json it is one object a line for every entry: id, parent, type, role,
+time, line, leaf.`,
 		Args: positional(0, 1, "at most one session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.drawTree(cmd.Context(), only(args, 0))
@@ -127,10 +130,30 @@ func (d *drawing) lines(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if b.entry, e, err = d.fold(ctx, b.entry, e, children); err != nil {
+			return err
+		}
 		d.line(b, e)
 		push(children[b.entry], b.below)
 	}
 	return nil
+}
+
+// fold returns the end of a run in place of a start that nothing but its end follows.
+func (d *drawing) fold(ctx context.Context, at int, e entry.Entry, children [][]int) (int, entry.Entry, error) {
+	start, ok := bash.StartOf(e)
+	if !ok || len(children[at]) != 1 {
+		return at, e, nil
+	}
+	next := children[at][0]
+	end, err := d.s.EntryAt(ctx, d.tree, next)
+	if err != nil {
+		return 0, entry.Entry{}, err
+	}
+	if run, ok := bash.EndOf(end); ok && run == start.Run {
+		return next, end, nil
+	}
+	return at, e, nil
 }
 
 // line draws one entry.

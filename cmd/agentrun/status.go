@@ -88,13 +88,34 @@ func sentence(err error) string {
 	if errors.As(err, &pending) {
 		text = strings.Replace(text, pending.Error(), pending.Err.Error(), 1)
 	}
+	text = strings.TrimSuffix(text, ": "+session.ErrNotFound.Error()) // the sentence has said it
+	text, home := aboutHome(text)
 	switch {
 	case errors.Is(err, syscall.EROFS):
 		text += "; name a home that can be written with --home"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		text += "; free some space"
+	case home:
+		text += "; name another with --home"
 	}
 	return text
+}
+
+// aboutHome leaves out on the way to what: whoever wanted to make a session that wanted
+// to make a directory, it is the home that can not be made.
+func aboutHome(text string) (string, bool) {
+	const making, started = "making the home: ", " was not started: "
+	way, reason, ok := strings.Cut(text, making)
+	if !ok {
+		return text, false
+	}
+	if i := strings.LastIndex(reason, ": mkdir "); i >= 0 {
+		reason = reason[i+len(": "):]
+	}
+	if name, _, ok := strings.Cut(way, started); ok {
+		return name + started + making + reason, true
+	}
+	return making + reason, true
 }
 
 // say prints a remark of agentrun's own.

@@ -13,15 +13,20 @@ func newVersionCommand(env *environment) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of agentrun",
 		Args:  positional(0, 0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error {
-			v := buildVersion()
-			if env.json {
-				return printJSON(env.stdout, v)
-			}
-			_, err := fmt.Fprintf(env.stdout, "agentrun %s (%s, %s)\n", v.Version, v.Go, v.Platform)
-			return err
-		},
+		Long:  "version prints the version of agentrun, with --json as an object: version, go,\nplatform.",
+		RunE:  func(*cobra.Command, []string) error { return env.printVersion() },
+
+		Annotations: map[string]string{needsNoHome: "yes"},
 	}
+}
+
+func (e *environment) printVersion() error {
+	v := buildVersion()
+	if e.json {
+		return printJSON(e.stdout, v)
+	}
+	_, err := fmt.Fprintf(e.stdout, "agentrun %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+	return err
 }
 
 type versionInfo struct {

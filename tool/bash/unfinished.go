@@ -33,12 +33,12 @@ func FindUnfinished(ctx context.Context, entries iter.Seq2[entry.Entry, error], 
 		if err != nil {
 			return nil, fmt.Errorf("looking for unfinished runs: %w", err)
 		}
-		if s, ok := startOf(e); ok {
+		if s, ok := StartOf(e); ok {
 			if _, twice := at[s.Run]; !twice {
 				at[s.Run] = len(open)
 				open = append(open, Unfinished{Start: s, Entry: e.ID()})
 			}
-		} else if run, ok := endOf(e); ok {
+		} else if run, ok := EndOf(e); ok {
 			if i, ok := at[run]; ok {
 				open[i].Run = "" // ended
 			}
@@ -66,8 +66,8 @@ func FindUnfinished(ctx context.Context, entries iter.Seq2[entry.Entry, error], 
 
 var startWord, endWord = []byte(StartType), []byte(entry.RoleBashExecution)
 
-// startOf returns what e says about the start of a run. Most entries are told apart by a search for bytes.
-func startOf(e entry.Entry) (Start, bool) {
+// StartOf returns what e says about the start of a run. Most entries are told apart by a search for bytes.
+func StartOf(e entry.Entry) (Start, bool) {
 	if e.Type() != entry.TypeCustom || !bytes.Contains(e.Raw(), startWord) {
 		return Start{}, false
 	}
@@ -81,8 +81,8 @@ func startOf(e entry.Entry) (Start, bool) {
 	return b.Data, true
 }
 
-// endOf returns the run whose end e is.
-func endOf(e entry.Entry) (run string, ok bool) {
+// EndOf returns the run whose end e is.
+func EndOf(e entry.Entry) (run string, ok bool) {
 	if e.Type() != entry.TypeMessage || !bytes.Contains(e.Raw(), endWord) {
 		return "", false
 	}
