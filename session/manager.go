@@ -100,8 +100,8 @@ func (m *Manager) localBlobs(dir string) (blobstore.Store, error) {
 // Home is the directory of the manager.
 func (m *Manager) Home() string { return m.home }
 
-// Blobs is the store of the home's images and long strings.
-func (m *Manager) Blobs() blobstore.Store { return m.blobs.store }
+// Blobs is the store of the images and long strings of the home's sessions.
+func (m *Manager) Blobs() blobstore.Store { return m.blobs }
 
 // mark says once that the home is ours, before something of ours is put there.
 func (m *Manager) mark() error {

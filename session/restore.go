@@ -47,7 +47,7 @@ func (s *Session) Image(ctx context.Context, e entry.Entry, i int) (data []byte,
 // getBlob reads a blob for the persistence rules: a blob that is not there, or is
 // not what it was, is an answer and not a failure.
 func (s *Session) getBlob(ctx context.Context, ref blobref.Ref) ([]byte, error) {
-	return s.blobs.get(ctx, ref)
+	return s.blobs.Get(ctx, ref)
 }
 
 // restore is Restore for readers that list what is missing elsewhere.

@@ -262,27 +262,11 @@ func (s *Session) shut() {
 	s.st.close()
 }
 
-// blobs are the stores that a session's references are looked up in.
-type blobs struct {
-	store blobstore.Store
-	kept  blobstore.Store // of a home that another program collects; may be nil
-}
-
-func (b blobs) get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
-	data, err := b.store.Get(ctx, ref)
-	if err != nil && b.kept != nil {
-		if data, kerr := b.kept.Get(ctx, ref); kerr == nil {
-			return data, nil
-		}
-	}
-	return data, err
-}
-
 func (s *Session) putBlob(ctx context.Context, data []byte) (blobref.Ref, error) {
 	if err := s.prepareHome(); err != nil {
 		return blobref.Ref{}, err
 	}
-	return blobstore.Put(ctx, s.blobs.store, data)
+	return blobstore.Put(ctx, s.blobs, data)
 }
 
 // prepareHome marks a home as ours before something of ours is in it.
