@@ -71,7 +71,7 @@ func TestSessionsOfAManagerAreReadByURL(t *testing.T) {
 		"artifact://" + there.ID() + "/0":        "artifact of othe",
 		"session://" + here.ID():                 `"title": "about long"`,
 		"session://" + here.ID() + ":raw":        `"modified": "20`,
-		"session://" + there.ID():                `"entries":2`,
+		"session://" + there.ID():                `"entries": 2`,
 		"session://" + here.ID() + "/" + first:   long,
 		"session://" + there.ID() + "/" + second: `"content": "other"`,
 	} {
