@@ -57,7 +57,7 @@ func (e *environment) check(cmd *cobra.Command) error {
 	case e.fresh && cmd.Annotations[makesSessions] == "":
 		return usagef("%s never starts a session: leave --new out", cmd.CommandPath())
 	}
-	if how := os.Getenv(durabilityEnv); how != "" && !e.durability.given {
+	if how := os.Getenv(durabilityEnv); how != "" && !e.durability.given && cmd.Annotations[needsNoHome] == "" {
 		if err := e.durability.Set(how); err != nil {
 			return usagef("%s: %w", durabilityEnv, err)
 		}

@@ -14,8 +14,8 @@ func newExecCommand(env *environment) *cobra.Command {
 		Use:   "exec [flags] -- COMMAND [ARG...]",
 		Short: "Run a program, show and keep its output, record the run",
 		Long: `exec runs a program without a shell. What it prints is shown within bounds
-(51,200 bytes, 3,000 lines), the beginning and the end of it; when that is not
-everything, a notice tells what is missing and where every byte was kept.
+(51,200 bytes, 3,000 lines), the beginning and the end of it; when it does not
+fit, a notice tells what is missing and where all of it, to the byte, was kept.
 
 ` + runHelp,
 		Example: `  agentrun exec -- seq 1 300000

@@ -128,10 +128,10 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 		}
 		return runErr
 	}
-	printErr := r.print(s, &res, live)
 	if !begun && s.Exists() {
 		r.remark("started session %s", s.ID())
 	}
+	printErr := r.print(s, &res, live) // what is remarked of the run itself comes behind its output
 	r.explain(&res, o.Argv)
 	switch {
 	case runErr != nil:
