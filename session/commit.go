@@ -143,8 +143,11 @@ func (s *Session) flushPending(ctx context.Context) error {
 // the file was replaced and only its directory could not be synced, or a line
 // could not be taken back. Such entries are made durable here.
 func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, error) {
+	if !slices.ContainsFunc(reqs, func(r *request) bool { return r.tried }) {
+		return reqs, nil
+	}
 	st := s.known()
-	if st.file == nil || !slices.ContainsFunc(reqs, func(r *request) bool { return r.tried }) {
+	if st.file == nil {
 		return reqs, nil
 	}
 	t := &Tree{end: st.end}
@@ -192,7 +195,7 @@ func (s *Session) exclusive(ctx context.Context, asIs bool, fn func() error) err
 	if s.isClosed() {
 		return fmt.Errorf("appending to %s: %w", s.path, ErrClosed)
 	}
-	if s.known().file == nil {
+	if !s.Exists() {
 		return fn() // the file comes into being under a name that nobody knows
 	}
 	if w.lock == nil {

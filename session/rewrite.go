@@ -119,6 +119,12 @@ func (s *Session) syncDirs(dir string) error {
 // one is restored, one of an older version is migrated, and a title slot that
 // oh-my-pi put before a header of ours is folded back into it.
 func (s *Session) needsRewrite(ctx context.Context) error {
+	s.mu.Lock()
+	ready := s.st.appendable()
+	s.mu.Unlock()
+	if ready {
+		return nil
+	}
 	st := s.known()
 	switch {
 	case st.none:
@@ -143,6 +149,11 @@ func (s *Session) needsRewrite(ctx context.Context) error {
 		return s.rewrite(ctx, line)
 	}
 	return nil
+}
+
+// appendable reports whether lines can be written behind the file as it is.
+func (st *state) appendable() bool {
+	return !st.none && st.header.Writable() && !st.cold && st.image == nil && !(st.hasSlot && st.header.Padded)
 }
 
 func versionText(h record.Header) string {

@@ -53,23 +53,27 @@ func open(b testing.TB, d session.Durability) (*session.Manager, *session.Sessio
 
 func user(i int) entry.Body { return entry.MessageBody{Message: message(i)} }
 
-// BenchmarkAppendFlush appends an entry of 700 bytes that survives the death of
-// the process.
+// BenchmarkAppendFlush appends entries of 700 bytes, of a user and of an assistant
+// in turn, that survive the death of the process.
 func BenchmarkAppendFlush(b *testing.B) {
 	ctx := context.Background()
-	body := entry.MessageBody{Message: message(1)}
+	bodies := []entry.Body{user(0), user(1)}
 	b.Run("agentrun", func(b *testing.B) {
 		_, s := open(b, session.Flush)
 		b.ReportAllocs()
+		i := 0
 		for b.Loop() {
-			if _, err := s.Append(ctx, body); err != nil {
+			if _, err := s.Append(ctx, bodies[i&1]); err != nil {
 				b.Fatal(err)
 			}
+			i++
 		}
 	})
 	line := line(1)
 	b.Run("lock+fstat+stat+write", func(b *testing.B) {
-		path := filepath.Join(b.TempDir(), "log")
+		// Where a session would be, and called like one: a path costs by its length.
+		_, s := open(b, session.Flush)
+		path := s.Path() + ".bare"
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 		if err != nil {
 			b.Fatal(err)
