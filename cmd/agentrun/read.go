@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internalurl"
@@ -35,9 +36,9 @@ lines (:raw:10-20).`,
   agentrun read artifact://0:raw | sha256sum`,
 		Args: positional(1, 1, "one URL or file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for name, n := range map[string]int64{"offset": opt.Offset, "limit": opt.Limit} {
-				if cmd.Flags().Changed(name) && n < 1 {
-					return usagef("--%s %d: lines are counted from 1; give a positive number", name, n)
+			for _, f := range []*pflag.Flag{cmd.Flag("offset"), cmd.Flag("limit")} {
+				if v := f.Value.String(); f.Changed && (v == "0" || v[0] == '-') {
+					return usagef("--%s %s: lines are counted from 1; give a positive number", f.Name, v)
 				}
 			}
 			o := &lazyOpener{env: env}

@@ -101,13 +101,13 @@ func sentence(err error) string {
 	return text
 }
 
-// aboutHome leaves out on the way to what: whoever wanted to make a session that wanted
-// to make a directory, it is the home that can not be made.
+// aboutHome reports whether text is about a home that can not be used. It leaves out
+// what else could not be made because of that: the session, and its directory.
 func aboutHome(text string) (string, bool) {
 	const making, started = "making the home: ", " was not started: "
 	way, reason, ok := strings.Cut(text, making)
 	if !ok {
-		return text, false
+		return text, strings.HasPrefix(text, "opening the home ")
 	}
 	if i := strings.LastIndex(reason, ": mkdir "); i >= 0 {
 		reason = reason[i+len(": "):]
