@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"runtime"
+	"sync"
 
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/record"
@@ -13,13 +14,23 @@ import (
 // the cache of a core: every byte is looked at three times.
 const pathBlock = 512 << 10
 
+var readBuffers = sync.Pool{New: func() any { b := make([]byte, 0, pathBlock+2*slack); return &b }}
+
 // blockEntries parses the lines that start in [a, b) of [from, end) into entries
 // that keep the bytes they were read from.
 func blockEntries(src source, from, a, b, end int64) ([]entry.Entry, error) {
-	lines, start, err := blockLines(src, from, a, b, end, nil)
-	if err != nil || len(lines) == 0 {
+	// Read into a buffer that stays in the cache and copy what is kept: that is
+	// faster than to have new memory cleared and then read into.
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
+	read, start, err := blockLines(src, from, a, b, end, *buf)
+	if cap(read) > cap(*buf) && cap(read) <= 4*pathBlock {
+		*buf = read[:0]
+	}
+	if err != nil || len(read) == 0 {
 		return nil, err
 	}
+	lines := append([]byte(nil), read...)
 	entries := make([]entry.Entry, 0, len(lines)/600+4)
 	for at := 0; at < len(lines); {
 		line, next := lines[at:], len(lines)
@@ -41,24 +52,13 @@ func blockEntries(src source, from, a, b, end int64) ([]entry.Entry, error) {
 	return entries, nil
 }
 
-// eachEntryBackward hands the entries of [from, to) to each, the last one first,
-// until it returns false. The first block is read alone, since most contexts end
-// in it; from then on every core parses ahead.
-func eachEntryBackward(ctx context.Context, src source, from, to int64, each func(*entry.Entry) bool) error {
+// eachBlockBackward hands the entries of [from, to) to each, block by block, the
+// last block first, until it returns false. The first block is read alone, since
+// most contexts end in it; from then on every core parses ahead.
+func eachBlockBackward(ctx context.Context, src source, from, to int64, each func([]entry.Entry) bool) error {
 	type parsed struct {
 		entries []entry.Entry
 		err     error
-	}
-	walk := func(p parsed) (going bool, err error) {
-		if p.err != nil {
-			return false, p.err
-		}
-		for i := len(p.entries) - 1; i >= 0; i-- {
-			if !each(&p.entries[i]) {
-				return false, nil
-			}
-		}
-		return true, ctx.Err()
 	}
 	b := to
 	size := int64(firstBack)
@@ -95,8 +95,13 @@ func eachEntryBackward(ctx context.Context, src source, from, to int64, each fun
 		size, workers = pathBlock, runtime.GOMAXPROCS(0)
 		for len(ahead) < workers && start() {
 		}
-		if going, err := walk(p); !going || err != nil {
-			return err
+		switch {
+		case p.err != nil:
+			return p.err
+		case !each(p.entries):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
 		}
 	}
 }

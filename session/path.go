@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"slices"
 
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/record"
@@ -85,22 +84,34 @@ func readPath(ctx context.Context, st state, leaf string) (*pathCache, error) {
 	if leaf == "" {
 		return p, nil
 	}
-	want := leaf
-	err := eachEntryBackward(ctx, st.src, st.end, st.src.size, func(e *entry.Entry) bool {
-		if e.ID() != want {
-			return true
+	want, count := leaf, 0
+	var runs [][]entry.Entry // stretches of the path, the last one first
+	err := eachBlockBackward(ctx, st.src, st.end, st.src.size, func(block []entry.Entry) bool {
+		end := len(block) // of the stretch that is being walked
+		for i := len(block) - 1; i >= 0; i-- {
+			e := &block[i]
+			if e.ID() != want {
+				if i+1 < end {
+					runs = append(runs, block[i+1:end])
+				}
+				end = i
+				continue
+			}
+			count++
+			p.reach.Visit(*e)
+			if want = e.Parent(); !p.reach.NeedMessages() {
+				runs = append(runs, block[i:end])
+				return false
+			}
 		}
-		if len(p.entries) == cap(p.entries) {
-			// As many as there would be if the rest of the file were like this.
-			n := int64(len(p.entries))
-			more := (e.Offset() - st.end) * n / (st.src.size - e.Offset())
-			p.entries = slices.Grow(p.entries, int(min(more, 1<<16))+64)
+		if end > 0 {
+			runs = append(runs, block[:end])
 		}
-		p.entries = append(p.entries, *e)
-		p.reach.Visit(*e)
-		want = e.Parent()
-		return p.reach.NeedMessages()
+		return true
 	})
-	slices.Reverse(p.entries)
+	p.entries = make([]entry.Entry, 0, count)
+	for i := len(runs) - 1; i >= 0; i-- {
+		p.entries = append(p.entries, runs[i]...)
+	}
 	return p, err
 }
