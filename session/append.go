@@ -28,9 +28,6 @@ type request struct {
 
 	id  string
 	off int64
-
-	// A group of requests is written together; only its last one is waited for.
-	group *group
 }
 
 // group is what one call appends.

@@ -305,8 +305,12 @@ func TestBodiesOfEveryTypeComeBack(t *testing.T) {
 	s := newSession(t, m)
 	off := "off"
 	bodies := []entry.Body{
-		user("hi"), entry.ModelChange{Model: "p/m"}, entry.ThinkingLevelChange{ThinkingLevel: &off},
-		entry.Custom{CustomType: "x"}, entry.Label{TargetID: "x"}, entry.ResetBoundary{},
+		user("hi"),
+		entry.ModelChange{Model: "p/m"},
+		entry.ThinkingLevelChange{ThinkingLevel: &off},
+		entry.Custom{CustomType: "x"},
+		entry.Label{TargetID: "x"},
+		entry.ResetBoundary{},
 		entry.Raw{Type: "from_the_future", Fields: []byte(`{"a":{"b":[1,2,{"c":null}]}}`)},
 	}
 	for _, b := range bodies {

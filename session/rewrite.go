@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -243,10 +242,4 @@ func (s *Session) keepDamaged(ctx context.Context) error {
 		return fmt.Errorf("keeping damaged bytes of %s: %w", s.path, err)
 	}
 	return nil
-}
-
-// exists reports whether anything stands under name.
-func exists(fsys durable.FS, name string) bool {
-	_, err := fsys.Lstat(name)
-	return !errors.Is(err, fs.ErrNotExist)
 }

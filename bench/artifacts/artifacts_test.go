@@ -234,8 +234,8 @@ func BenchmarkFirstIndex(b *testing.B) {
 // view is a session that has artifacts and nothing else.
 type view string
 
-func (view) ID() string             { return "" }
-func (v view) ArtifactsDir() string { return string(v) }
+func (view) ID() string                               { return "" }
+func (v view) ArtifactsDir() string                   { return string(v) }
 func (view) Metadata(context.Context) ([]byte, error) { return nil, internalurl.ErrNoSession }
 
 func (view) EntryJSON(context.Context, string) ([]byte, error) { return nil, internalurl.ErrNoEntry }

@@ -153,15 +153,22 @@ func (e *environment) open(ctx context.Context) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !e.fresh {
-		switch info, err := e.find(ctx, m, ""); {
-		case err == nil:
-			return m.Open(ctx, info.Path)
-		case !errors.Is(err, errNoSession):
+	switch {
+	case e.fresh:
+		return e.create(ctx, m, session.CreateOptions{})
+	case e.chosen("") != "":
+		info, err := e.find(ctx, m, "")
+		if err != nil {
 			return nil, err
 		}
+		return m.Open(ctx, info.Path)
 	}
-	return e.create(ctx, m, session.CreateOptions{})
+	cwd, err := workingDirectory()
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := m.Continue(ctx, cwd, session.CreateOptions{})
+	return s, err
 }
 
 func (e *environment) create(ctx context.Context, m *session.Manager, o session.CreateOptions) (*session.Session, error) {

@@ -282,7 +282,8 @@ func TestRealSessionsBuildValidContexts(t *testing.T) {
 func checkValid(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, ctx *Context) {
+}, ctx *Context,
+) {
 	t.Helper()
 	open := map[string]bool{}
 	for i, m := range ctx.Messages {

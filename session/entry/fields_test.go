@@ -18,8 +18,10 @@ var bodies = []struct {
 	want string
 }{
 	{MessageBody{Message: json.RawMessage(` {"role" : "user", "content" : "<\u2028\u0041>" } `)}, `,"message":{"role":"user","content":"<` + "\u2028" + `A>"}`},
-	{ModelUsage{Purpose: "title", Role: "tiny", API: "a", Provider: "p", Model: "m", Usage: Usage{Input: 1, Cost: Cost{Total: 0.5}}, StopReason: "stop", ErrorMessage: "e"},
-		`,"purpose":"title","role":"tiny","api":"a","provider":"p","model":"m","usage":{"input":1,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.5}},"stopReason":"stop","errorMessage":"e"`},
+	{
+		ModelUsage{Purpose: "title", Role: "tiny", API: "a", Provider: "p", Model: "m", Usage: Usage{Input: 1, Cost: Cost{Total: 0.5}}, StopReason: "stop", ErrorMessage: "e"},
+		`,"purpose":"title","role":"tiny","api":"a","provider":"p","model":"m","usage":{"input":1,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":0,"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.5}},"stopReason":"stop","errorMessage":"e"`,
+	},
 	{ThinkingLevelChange{ThinkingLevel: ptr("high"), Configured: ptr("auto")}, `,"thinkingLevel":"high","configured":"auto"`},
 	{ThinkingLevelChange{}, `,"thinkingLevel":null`},
 	{ModelChange{Model: "p/m", Role: "smol", ResolvedModelIsFallback: true}, `,"model":"p/m","role":"smol","resolvedModelIsFallback":true`},
@@ -27,10 +29,14 @@ var bodies = []struct {
 	{ServiceTierChange{}, `,"serviceTier":null`},
 	{ServiceTierChange{ServiceTier: &ServiceTier{OpenAI: "flex", Anthropic: "a", Google: "g"}}, `,"serviceTier":{"openai":"flex","anthropic":"a","google":"g"}`},
 	{Compaction{Summary: "s", FirstKeptEntryID: "1"}, `,"summary":"s","firstKeptEntryId":"1","tokensBefore":0`},
-	{Compaction{Summary: "s", ShortSummary: "ss", FirstKeptEntryID: "1", TokensBefore: 2, TokensAfter: ptr(int64(0)), Method: "soft", ProviderReplayThroughEntryID: "3",
-		Details: json.RawMessage(`{"a":1}`), PreserveData: json.RawMessage(`{}`), FromExtension: true, FromHook: true, Warning: "w",
-		Checkpoint: &Checkpoint{Settings: Settings{Models: map[string]string{"default": "p/m"}, ExplicitModel: true}, Title: "t", TitleSource: "user"}},
-		`,"summary":"s","shortSummary":"ss","firstKeptEntryId":"1","tokensBefore":2,"tokensAfter":0,"method":"soft","providerReplayThroughEntryId":"3","details":{"a":1},"preserveData":{},"fromExtension":true,"fromHook":true,"warning":"w","agentrun":{"settings":{"models":{"default":"p/m"},"explicitModel":true},"title":"t","titleSource":"user"}`},
+	{
+		Compaction{
+			Summary: "s", ShortSummary: "ss", FirstKeptEntryID: "1", TokensBefore: 2, TokensAfter: ptr(int64(0)), Method: "soft", ProviderReplayThroughEntryID: "3",
+			Details: json.RawMessage(`{"a":1}`), PreserveData: json.RawMessage(`{}`), FromExtension: true, FromHook: true, Warning: "w",
+			Checkpoint: &Checkpoint{Settings: Settings{Models: map[string]string{"default": "p/m"}, ExplicitModel: true}, Title: "t", TitleSource: "user"},
+		},
+		`,"summary":"s","shortSummary":"ss","firstKeptEntryId":"1","tokensBefore":2,"tokensAfter":0,"method":"soft","providerReplayThroughEntryId":"3","details":{"a":1},"preserveData":{},"fromExtension":true,"fromHook":true,"warning":"w","agentrun":{"settings":{"models":{"default":"p/m"},"explicitModel":true},"title":"t","titleSource":"user"}`,
+	},
 	{BranchSummary{FromID: "root", Summary: "s"}, `,"fromId":"root","summary":"s"`},
 	{BranchSummary{FromID: "1", Summary: "s", Details: json.RawMessage("null"), FromExtension: true, FromHook: true}, `,"fromId":"1","summary":"s","details":null,"fromExtension":true,"fromHook":true`},
 	{ResetBoundary{}, ``},
@@ -46,8 +52,10 @@ var bodies = []struct {
 	{SessionInfo{Name: "n"}, `,"name":"n"`},
 	{TTSRInjection{InjectedRules: []string{"a", "b"}}, `,"injectedRules":["a","b"]`},
 	{SessionInit{SystemPrompt: Prompt{"p"}, Task: "t", Tools: []string{"bash"}}, `,"systemPrompt":"p","task":"t","tools":["bash"]`},
-	{SessionInit{SystemPrompt: Prompt{"p", "q"}, Task: "t", Tools: []string{}, Agent: "a", ModelRole: "r", ResolvedModel: "p/m", ReadOnly: ptr(false), OutputSchema: json.RawMessage(`{}`), OutputSchemaMode: "strict", RestrictToolNames: ptr(true), Spawns: ptr(""), ReadSummarize: ptr(false), Advisor: "on"},
-		`,"systemPrompt":["p","q"],"task":"t","tools":[],"agent":"a","modelRole":"r","resolvedModel":"p/m","readOnly":false,"outputSchema":{},"outputSchemaMode":"strict","restrictToolNames":true,"spawns":"","readSummarize":false,"advisor":"on"`},
+	{
+		SessionInit{SystemPrompt: Prompt{"p", "q"}, Task: "t", Tools: []string{}, Agent: "a", ModelRole: "r", ResolvedModel: "p/m", ReadOnly: ptr(false), OutputSchema: json.RawMessage(`{}`), OutputSchemaMode: "strict", RestrictToolNames: ptr(true), Spawns: ptr(""), ReadSummarize: ptr(false), Advisor: "on"},
+		`,"systemPrompt":["p","q"],"task":"t","tools":[],"agent":"a","modelRole":"r","resolvedModel":"p/m","readOnly":false,"outputSchema":{},"outputSchemaMode":"strict","restrictToolNames":true,"spawns":"","readSummarize":false,"advisor":"on"`,
+	},
 	{ModeChange{Mode: "plan", Data: json.RawMessage(`{"f":1}`)}, `,"mode":"plan","data":{"f":1}`},
 	{ModeChange{Mode: ModeNone}, `,"mode":"none"`},
 	{CredentialPin{Provider: "p", Hash: "00"}, `,"provider":"p","hash":"00"`},
@@ -97,9 +105,11 @@ func TestAppendFieldsOfMessages(t *testing.T) {
 	}{
 		{UserMessage{Content: PlainText("<a> & \u2028 \xff"), Timestamp: 1}, `{"role":"user","content":"<a> & ` + "\u2028 \ufffd" + `","timestamp":1}`},
 		{UserMessage{Role: RoleDeveloper, Synthetic: true, Steering: true, Attribution: "agent"}, `{"role":"developer","content":[],"timestamp":0,"synthetic":true,"steering":true,"attribution":"agent"}`},
-		{AssistantMessage{Content: Blocks(ThinkingBlock{Thinking: "t", Signature: "s", ItemID: "i"}, RedactedThinkingBlock{Data: "d"}, FallbackBlock{From: json.RawMessage(`"a"`), To: json.RawMessage(`"b"`)},
-			AnthropicServerToolBlock{Block: json.RawMessage(`{"x":1}`)}, UnknownBlock{Type: "u", Raw: json.RawMessage(`{"z":1,"type":"u"}`)}, UnknownBlock{Type: "v"}, TextBlock{Text: "t", Signature: "s"}, ImageBlock{Data: "QQ==", MIMEType: "image/png"})},
-			`{"role":"assistant","content":[{"type":"thinking","thinking":"t","thinkingSignature":"s","itemId":"i"},{"type":"redactedThinking","data":"d"},{"type":"fallback","from":"a","to":"b"},{"type":"anthropicServerTool","block":{"x":1}},{"z":1,"type":"u"},{"type":"v"},{"type":"text","text":"t","textSignature":"s"},{"type":"image","data":"QQ==","mimeType":"image/png"}],"api":"","provider":"","model":"","usage":` + usage + `,"stopReason":"","timestamp":0}`},
+		{
+			AssistantMessage{Content: Blocks(ThinkingBlock{Thinking: "t", Signature: "s", ItemID: "i"}, RedactedThinkingBlock{Data: "d"}, FallbackBlock{From: json.RawMessage(`"a"`), To: json.RawMessage(`"b"`)},
+				AnthropicServerToolBlock{Block: json.RawMessage(`{"x":1}`)}, UnknownBlock{Type: "u", Raw: json.RawMessage(`{"z":1,"type":"u"}`)}, UnknownBlock{Type: "v"}, TextBlock{Text: "t", Signature: "s"}, ImageBlock{Data: "QQ==", MIMEType: "image/png"})},
+			`{"role":"assistant","content":[{"type":"thinking","thinking":"t","thinkingSignature":"s","itemId":"i"},{"type":"redactedThinking","data":"d"},{"type":"fallback","from":"a","to":"b"},{"type":"anthropicServerTool","block":{"x":1}},{"z":1,"type":"u"},{"type":"v"},{"type":"text","text":"t","textSignature":"s"},{"type":"image","data":"QQ==","mimeType":"image/png"}],"api":"","provider":"","model":"","usage":` + usage + `,"stopReason":"","timestamp":0}`,
+		},
 		{ToolResultMessage{ToolCallID: "x", ToolName: "n", Content: Blocks()}, `{"role":"toolResult","toolCallId":"x","toolName":"n","content":[],"isError":false,"timestamp":0}`},
 		{BashExecutionMessage{Command: "c", ExitCode: ptr(0), Details: json.RawMessage(`{"run":"r"}`)}, `{"role":"bashExecution","command":"c","output":"","exitCode":0,"cancelled":false,"truncated":false,"timestamp":0,"details":{"run":"r"}}`},
 		{PythonExecutionMessage{Code: "c", Cancelled: true}, `{"role":"pythonExecution","code":"c","output":"","cancelled":true,"truncated":false,"timestamp":0}`},

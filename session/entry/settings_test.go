@@ -25,8 +25,10 @@ func TestFold(t *testing.T) {
 		want Settings
 	}{
 		{"nothing set", chain(user("a"), `custom "customType":"c"`), Settings{}},
-		{"models by role", chain(`model_change "model":"p/a"`, `model_change "model":"p/b","role":"smol"`, `model_change "model":"p/c","role":"default"`, `model_change "model":"p/d","role":"fallback"`),
-			Settings{Models: map[string]string{"default": "p/c", "smol": "p/b", "fallback": "p/d"}, ExplicitModel: true}},
+		{
+			"models by role", chain(`model_change "model":"p/a"`, `model_change "model":"p/b","role":"smol"`, `model_change "model":"p/c","role":"default"`, `model_change "model":"p/d","role":"fallback"`),
+			Settings{Models: map[string]string{"default": "p/c", "smol": "p/b", "fallback": "p/d"}, ExplicitModel: true},
+		},
 		{"a model as pi writes it", chain(`model_change "provider":"p","modelId":"a/b"`), Settings{Models: models("p/a/b"), ExplicitModel: true}},
 		{"a model change that names none", chain(`model_change "provider":"p"`, `model_change "model":7`), Settings{}},
 		{"the model that answered last", chain(answer(), `message "message":{"role":"assistant","provider":"q","model":"n","content":[]}`), Settings{Models: models("q/n")}},
@@ -41,8 +43,10 @@ func TestFold(t *testing.T) {
 		{"a mode with data", chain(`mode_change "mode":"plan","data":{"file":"x"}`), Settings{Mode: "plan", ModeData: json.RawMessage(`{"file":"x"}`)}},
 		{"a mode left", chain(`mode_change "mode":"plan","data":{"file":"x"}`, `mode_change "mode":"none"`), Settings{Mode: ModeNone}},
 		{"rules, each once", chain(`ttsr_injection "injectedRules":["b","a"]`, `ttsr_injection "injectedRules":["a","c",7]`), Settings{TTSRRules: []string{"b", "a", "c"}}},
-		{"a checkpoint replaces", chain(`model_change "model":"p/a"`, `mode_change "mode":"plan"`, `compaction "summary":"s","agentrun":{"settings":{"models":{"default":"p/z"},"explicitModel":true,"thinkingLevel":"low"}}`, `ttsr_injection "injectedRules":["a"]`),
-			Settings{Models: models("p/z"), ExplicitModel: true, ThinkingLevel: "low", TTSRRules: []string{"a"}}},
+		{
+			"a checkpoint replaces", chain(`model_change "model":"p/a"`, `mode_change "mode":"plan"`, `compaction "summary":"s","agentrun":{"settings":{"models":{"default":"p/z"},"explicitModel":true,"thinkingLevel":"low"}}`, `ttsr_injection "injectedRules":["a"]`),
+			Settings{Models: models("p/z"), ExplicitModel: true, ThinkingLevel: "low", TTSRRules: []string{"a"}},
+		},
 		{"at a reset too", chain(`mode_change "mode":"plan"`, `reset_boundary "agentrun":{"settings":{}}`), Settings{}},
 		{"a compaction without one does not", chain(`mode_change "mode":"plan"`, `compaction "summary":"s"`), Settings{Mode: "plan"}},
 		{"nor one that is damaged", chain(`mode_change "mode":"plan"`, `compaction "agentrun":{"settings":{"models":7}}`, `compaction "agentrun":{"settings":7}`), Settings{Mode: "plan"}},

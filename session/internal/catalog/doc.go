@@ -11,6 +11,7 @@
 //	    <timestamp>_<id>/                its artifacts
 //	    <timestamp>_<id>.lock            held for an append or a rewrite
 //	    <timestamp>_<id>.driver          held by the one agent loop of the session
+//	    .founding.lock                   held while a directory gets its first session
 //	    <timestamp>_<id>.index           rebuildable
 //	    <timestamp>_<id>.jsonl.damaged   damaged bytes, kept before a rewrite
 //	  trash/                             removed sessions

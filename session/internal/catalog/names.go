@@ -153,11 +153,5 @@ func isLogName(base string) bool {
 	return ok
 }
 
-// baseStem is the base name of a log without its ending.
-func baseStem(path string) string {
-	stem, _, _ := cutExt(baseName(path))
-	return stem
-}
-
 // baseName is filepath.Base for a path that ends in a name.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
