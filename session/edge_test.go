@@ -82,19 +82,23 @@ func TestCloseWhileOthersAppend(t *testing.T) {
 		s := newSession(t, m)
 		appendOK(t, s, user("x"))
 		var wg sync.WaitGroup
+		appended := make(chan struct{}, 4)
 		for range 4 {
 			wg.Go(func() {
-				for {
+				for n := 0; ; n++ {
 					if _, err := s.Append(context.Background(), user("y")); err != nil {
 						if !errors.Is(err, session.ErrClosed) {
 							t.Error(err)
 						}
 						return
 					}
+					if n == 2 {
+						appended <- struct{}{}
+					}
 				}
 			})
 		}
-		time.Sleep(time.Millisecond)
+		<-appended
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -318,14 +322,10 @@ func TestACancelledAppendThatWaitsForALockTellsThatItIsPending(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	start := time.Now()
 	id, err := s.Append(ctx, user("y"))
 	var p *session.PendingError
 	if !errors.As(err, &p) || !errors.Is(err, context.Canceled) || p.IDs[0] != id {
 		t.Fatal(err)
-	}
-	if time.Since(start) > 5*time.Second {
-		t.Fatal("hung")
 	}
 	lock.Close()
 	appendOK(t, s, user("z"))

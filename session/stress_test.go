@@ -40,6 +40,7 @@ func TestReadersWritersRenamesAndForeignRewritesAtOnce(t *testing.T) {
 	var mu sync.Mutex
 	acked := map[string]bool{first: true}
 	var writers, readers sync.WaitGroup
+	progress := make(chan struct{})
 	for w := range 4 {
 		x := s
 		if w%2 == 1 {
@@ -65,6 +66,10 @@ func TestReadersWritersRenamesAndForeignRewritesAtOnce(t *testing.T) {
 					mu.Lock()
 					acked[id] = true
 					mu.Unlock()
+					select {
+					case progress <- struct{}{}:
+					default:
+					}
 				}
 			}
 		})
@@ -90,7 +95,12 @@ func TestReadersWritersRenamesAndForeignRewritesAtOnce(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			time.Sleep(20 * time.Millisecond)
+			for range 4 { // let ours write in between
+				select {
+				case <-progress:
+				case <-ctx.Done():
+				}
+			}
 		}
 	})
 	seen := map[string]bool{}
