@@ -77,6 +77,12 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	if err := durable.WriteFile(s.fs, filepath.Join(t.Dir, originName), true, append(data, '\n')); err != nil {
 		return fmt.Errorf("removing %s: %w", s.path, err)
 	}
+	// The way to the new directory is on the disk before anything is moved into it:
+	// a power cut must not leave the session in neither place.
+	trash := filepath.Dir(t.Dir)
+	if err := errors.Join(s.fs.SyncDir(trash), s.fs.SyncDir(filepath.Dir(trash))); err != nil {
+		return fmt.Errorf("removing %s: %w", s.path, err)
+	}
 	st := s.known()
 	names := []string{st.file.Name()}
 	if dir, ok := catalog.ArtifactsDir(s.path); ok {
