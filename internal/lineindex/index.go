@@ -109,11 +109,11 @@ func (ix *Index) LineRange(r io.ReaderAt, first, last int64) (off, end int64, er
 	if off, err = ix.lineStart(r, first); err != nil {
 		return 0, 0, err
 	}
-	if last == ix.Lines {
-		return off, ix.Size, nil
-	}
-	if end, err = ix.lineStart(r, last+1); err != nil {
-		return 0, 0, err
+	end = ix.Size
+	if last < ix.Lines {
+		if end, err = ix.lineStart(r, last+1); err != nil {
+			return 0, 0, err
+		}
 	}
 	if end <= off {
 		return 0, 0, fmt.Errorf("finding line %d: %w", last, ErrStale)
