@@ -385,6 +385,8 @@ func peerText(in []byte) (string, bool) {
 			return "", false // it gives a malformed CSI up one byte earlier
 		case b == 0x1b:
 			p.params = nil
+		case b < 0x20 && st >= parser.CsiEntryState && st <= parser.CsiIntermediateState:
+			return "", false // a control inside of a CSI is obeyed here, as terminals do; it gives some up
 		case st >= parser.CsiEntryState && st <= parser.CsiIntermediateState && b >= 0x20 && b < 0x40:
 			p.params = append(p.params, b)
 		}
