@@ -272,7 +272,13 @@ func appendUnquoted(dst, s []byte) []byte {
 
 // unescape reads one valid escape sequence, or a pair of them that makes one
 // character. A lone surrogate comes back as its code unit.
+//
+// An escape that is cut off is one U+FFFD: some callers look at text before it is
+// known to be JSON.
 func unescape(s []byte) (r rune, size int) {
+	if len(s) < 2 || s[1] == 'u' && len(s) < 6 {
+		return utf8.RuneError, len(s)
+	}
 	switch c := s[1]; c {
 	case 'b':
 		return '\b', 2
