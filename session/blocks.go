@@ -49,6 +49,7 @@ func blockEntries(src source, from, a, b, end int64) ([]entry.Entry, error) {
 		}
 		at = next
 	}
+	entry.Prepare(entries)
 	return entries, nil
 }
 

@@ -94,6 +94,7 @@ type Entry struct {
 	offset    int64
 	line      int
 	hasParent bool
+	seen      *glance // by Prepare, or nil
 }
 
 const noTime = math.MinInt64

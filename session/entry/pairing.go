@@ -2,8 +2,6 @@ package entry
 
 import (
 	"slices"
-
-	"github.com/tidwall/gjson"
 )
 
 // pairing collects the messages of a context in the order of the log, and finds
@@ -11,7 +9,7 @@ import (
 type pairing struct {
 	messages []ContextMessage
 	places   []place  // parallel to messages
-	ids      []string // slab that ToolCallIDs are cut from
+	ids      []string // slab for the calls of entries that nobody prepared
 	repairs  []Repair
 
 	// Calls that wait for a result: those of the last turn, unless they are many,
@@ -48,37 +46,27 @@ func newPairing(n int) *pairing {
 
 // add takes the message that e contributes, if any.
 func (p *pairing) add(e *Entry) {
-	m := ContextMessage{EntryID: e.id, entry: e}
-	switch e.typ {
-	case TypeMessage:
-		at := messageAt(e.raw)
-		switch m.Role = roleAt(e.raw, at); m.Role {
-		case RoleAssistant:
-			p.addTurn(m, at)
-			return
-		case RoleToolResult:
-			p.addResult(m, at)
-			return
-		case RoleBashExecution, RolePythonExecution:
-			m.Excluded = e.excluded()
-		}
-	case TypeCustomMessage:
-		if c := gjson.Get(text(e.raw), "content"); c.Type == gjson.String || c.IsArray() {
-			m.Role = RoleCustom
-		}
-	case TypeBranchSummary:
-		if str(gjson.Get(text(e.raw), "summary")) == "" {
-			return
-		}
-		m.Role = RoleBranchSummary
-	default:
-		return
+	g := e.seen
+	if g == nil {
+		g = new(glance)
+		p.ids = g.fill(e, p.ids)
 	}
-	if m.Role == "" {
+	switch {
+	case g.none:
+		return
+	case g.role == "":
 		p.repairs = append(p.repairs, Repair{Kind: RepairUnreadable, EntryID: e.id})
 		return
 	}
-	p.push(m)
+	m := ContextMessage{EntryID: e.id, Role: g.role, ToolCallIDs: g.calls, Excluded: g.excluded, entry: e}
+	switch {
+	case e.typ == TypeMessage && g.role == RoleAssistant:
+		p.addTurn(m, g.end)
+	case e.typ == TypeMessage && g.role == RoleToolResult:
+		p.addResult(m)
+	default:
+		p.push(m)
+	}
 }
 
 // push appends a message that is no result.
@@ -89,16 +77,12 @@ func (p *pairing) push(m ContextMessage) *place {
 	return &p.places[p.last]
 }
 
-// addTurn takes an assistant message, which begins at the given place of its line.
-func (p *pairing) addTurn(m ContextMessage, at int) {
+// addTurn takes an assistant message and how it ended.
+func (p *pairing) addTurn(m ContextMessage, end outcome) {
 	for _, id := range p.waiting {
 		p.wait(id, p.turn)
 	}
 	p.waiting = p.waiting[:0]
-	start := len(p.ids)
-	var end outcome
-	p.ids, end = scanTurn(m.entry.raw, at, p.ids)
-	m.ToolCallIDs = p.ids[start:len(p.ids):len(p.ids)]
 	pl := p.push(m)
 	p.turn = p.last
 	pl.dropped, pl.failed = end == void, end == failed
@@ -125,9 +109,9 @@ func (p *pairing) wait(id string, turn int) {
 	p.earlier[id] = int32(turn)
 }
 
-// addResult takes a toolResult message, which begins at the given place of its line.
-func (p *pairing) addResult(m ContextMessage, at int) {
-	id := stringAt(m.entry.raw, at, "toolCallId")
+// addResult takes a toolResult message.
+func (p *pairing) addResult(m ContextMessage) {
+	id := m.ToolCallIDs[0]
 	pl := place{turn: noTurn}
 	if i := slices.Index(p.waiting, id); i >= 0 {
 		pl.turn = int32(p.turn)
@@ -142,8 +126,6 @@ func (p *pairing) addResult(m ContextMessage, at int) {
 	}
 	p.places[pl.turn].waiting--
 	p.odd = p.odd || int(pl.turn) != p.last
-	p.ids = append(p.ids, id)
-	m.ToolCallIDs = p.ids[len(p.ids)-1 : len(p.ids) : len(p.ids)]
 	p.messages = append(p.messages, m)
 	p.places = append(p.places, pl)
 }

@@ -24,6 +24,9 @@ var asciiEscape = []byte(`\u00`)
 // that of the message itself, [RoleCustom] for a custom_message, or one of the two
 // summary roles; "" for entries that contribute none.
 func (e Entry) Role() string {
+	if e.seen != nil && e.typ == TypeMessage {
+		return e.seen.role
+	}
 	switch e.typ {
 	case TypeMessage:
 		return roleAt(e.raw, messageAt(e.raw))

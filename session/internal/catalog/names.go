@@ -72,7 +72,8 @@ func parseStamp(s string) (time.Time, bool) {
 	copy(iso[:], s)
 	iso[13], iso[16], iso[19] = ':', ':', '.'
 	t, err := time.Parse(isoLayout, string(iso[:]))
-	return t, err == nil
+	// time.Parse takes more than the layout says, such as a sign in the fraction.
+	return t, err == nil && t.Format(isoLayout) == string(iso[:])
 }
 
 // cutExt cuts the ending of a log from a path or base name.

@@ -34,6 +34,7 @@ func TestParseFileName(t *testing.T) {
 		{"an id may hold an underscore", "2026-11-20T20-17-07-977Z_a_b.jsonl", "a_b", true},
 		{"no id", "2026-11-20T20-17-07-977Z_.jsonl", "", false},
 		{"no timestamp", "notes.jsonl", "", false},
+		{"a sign in the fraction of a second", "2026-11-20T20-17-07-+77Z_a.jsonl", "", false},
 		{"a month that is none", "2026-13-20T20-17-07-977Z_ab.jsonl", "", false},
 		{"colons", "2026-11-20T20:17:07.977Z_ab.jsonl", "", false},
 		{"another ending", "2026-11-20T20-17-07-977Z_ab.jsonl.gz", "", false},
