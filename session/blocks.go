@@ -14,6 +14,8 @@ import (
 // the cache of a core: every byte is looked at three times.
 const pathBlock = 512 << 10
 
+var newline = []byte("\n")
+
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, 0, pathBlock+2*slack); return &b }}
 
 // blockEntries parses the lines that start in [a, b) of [from, end) into entries
@@ -32,22 +34,20 @@ func blockEntries(src source, from, a, b, end int64) ([]entry.Entry, error) {
 	}
 	lines := append([]byte(nil), read...)
 	entries := make([]entry.Entry, 0, len(lines)/600+4)
-	for at := 0; at < len(lines); {
-		line, next := lines[at:], len(lines)
-		if i := bytes.IndexByte(line, '\n'); i >= 0 {
-			line, next = line[:i], at+i+1
-		}
+	at := start
+	for whole := range bytes.Lines(lines) {
+		line := bytes.TrimSuffix(whole, newline)
 		if e, err := record.Parse(line); err == nil && len(e.ID) > 0 && !e.IsHeader() {
 			// What nearly every line is, without a call through a function value.
-			entries = append(entries, newEntry(line, start+int64(at), e, 0))
+			entries = append(entries, newEntry(line, at, e, 0))
 		} else {
 			eachRecord(line, func(raw []byte, in int, e record.Envelope) {
 				if !e.IsHeader() && !e.IsSlot() {
-					entries = append(entries, newEntry(raw, start+int64(at+in), e, 0))
+					entries = append(entries, newEntry(raw, at+int64(in), e, 0))
 				}
 			}, nil)
 		}
-		at = next
+		at += int64(len(whole))
 	}
 	entry.Prepare(entries)
 	return entries, nil

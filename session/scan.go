@@ -126,13 +126,10 @@ func scanBlock(src source, from, a, b, end int64, buf []byte) (*segment, []byte)
 	seg.parent = make([]span, 0, cap(seg.nodes))
 	seg.hash = make([]uint32, 0, cap(seg.nodes))
 	seg.arena = make([]byte, 0, 48*cap(seg.nodes))
-	for at := 0; at < len(lines); {
-		line, next := lines[at:], len(lines)
-		if i := bytes.IndexByte(line, '\n'); i >= 0 {
-			line, next = line[:i], at+i+1
-		}
-		seg.addLine(line, start+int64(at))
-		at = next
+	at := start
+	for line := range bytes.Lines(lines) {
+		seg.addLine(bytes.TrimSuffix(line, newline), at)
+		at += int64(len(line))
 	}
 	return seg, lines[:0]
 }
