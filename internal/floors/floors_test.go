@@ -23,6 +23,7 @@ var floorOf = map[string]int{
 	"outputsink":               1,
 
 	"artifacts":                2,
+	"config":                   2,
 	"session":                  2,
 	"session/entry":            2,
 	"session/internal/catalog": 2,

@@ -1,0 +1,169 @@
+// Package config reads the settings of a home, the file config.json in it:
+//
+//	{
+//	  "quota": {
+//	    "session": {"log": "1GB", "artifacts": "20GB", "blobs": "2GB"},
+//	    "home": {"log": "50GB", "artifacts": "200GB", "blobs": "20GB"}
+//	  },
+//	  "retention": {"sessions": "90d", "trash": "30d"}
+//	}
+//
+// Every member may be left out, and so may the file: there is no limit then, and
+// nothing is ever removed. A [Size] is a number of bytes or a string such as "500MB", in steps of 1024. An
+// [Age] is a string such as "90d" or "12h".
+//
+// agentrun never writes the file. What it does not know in it, a member by a wrong
+// name above all, is an error and no default: a limit that is misspelt would be
+// none. The file is read when a home is opened for work; a change counts for
+// processes that start after it.
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// Config are the settings of a home. The zero value is that of a home without a
+// file.
+type Config struct {
+	Quota     Quota
+	Retention Retention
+}
+
+// Quota limits what may be kept. 0 is no limit.
+type Quota struct {
+	Session Limits // of each session
+	Home    Limits // of all sessions of the home together
+}
+
+// Limits are the limits of one scope, in bytes; 0 is none.
+type Limits struct {
+	Log       Size // session logs
+	Artifacts Size // directories of artifacts, with what agents handed back and their sessions
+	Blobs     Size // images and long strings; of a session those that it cites
+}
+
+// Retention says what gc may take away because it is old. 0 is never.
+type Retention struct {
+	Sessions Age // since a session was last written to; it goes to the trash
+	Trash    Age // since a session was removed
+}
+
+// IsZero reports whether there is no limit at all.
+func (q Quota) IsZero() bool { return q == Quota{} }
+
+// name is the file's name in the home.
+const name = "config.json"
+
+// maxFile bounds the file, in bytes.
+const maxFile = 64 << 10
+
+// Path is where the settings of a home are.
+func Path(home string) string { return filepath.Join(home, name) }
+
+// Load reads the settings of a home. A file that is not there is no error; one that
+// cannot be read or holds anything unknown is, and the sentence says which member.
+// fsys may be nil.
+func Load(fsys durable.FS, home string) (Config, error) {
+	if fsys == nil {
+		fsys = durable.OS
+	}
+	data, err := durable.ReadFile(fsys, Path(home), maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Config{}, nil
+	}
+	var c Config
+	if err == nil {
+		c, err = Parse(data)
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the settings %s: %w", Path(home), err)
+	}
+	return c, nil
+}
+
+// Parse reads settings from the text of a file.
+func Parse(data []byte) (Config, error) {
+	var c Config
+	limits := func(l *Limits) members {
+		return members{"log": &l.Log, "artifacts": &l.Artifacts, "blobs": &l.Blobs}
+	}
+	err := members{
+		"quota":     members{"session": limits(&c.Quota.Session), "home": limits(&c.Quota.Home)},
+		"retention": members{"sessions": &c.Retention.Sessions, "trash": &c.Retention.Trash},
+	}.read(data, "")
+	if err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// members are what an object may hold: members for an object, else something that
+// reads its own JSON.
+type members map[string]any
+
+// read fills the members from an object. path names it, "" for the whole file.
+func (m members) read(data []byte, path string) error {
+	what := path
+	if path == "" {
+		what = "the file"
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("%s is no JSON object", what)
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return fmt.Errorf("%s is no JSON: %w", what, err)
+		}
+		key, _ := t.(string) // a key always is
+		at := strings.TrimPrefix(path+"."+key, ".")
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return fmt.Errorf("%s is no JSON: %w", at, err)
+		}
+		into, known := m[key]
+		switch {
+		case !known:
+			return fmt.Errorf("%q is no setting: %s may hold %s", at, what, m.names())
+		case seen[key]:
+			return fmt.Errorf("%q is there twice: keep one of them", at)
+		}
+		seen[key] = true
+		if inner, ok := into.(members); ok {
+			err = inner.read(value, at)
+		} else if err = json.Unmarshal(value, into); err != nil {
+			err = fmt.Errorf("%s: %w", at, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return fmt.Errorf("%s is no whole JSON object", what)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("there is something behind the object of %s", what)
+	}
+	return nil
+}
+
+func (m members) names() string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
