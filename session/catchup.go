@@ -22,21 +22,21 @@ func (s *Session) catchUp() error {
 func (s *Session) catchUpLocked() error {
 	st := &s.st
 	if s.closed {
-		return fmt.Errorf("reading %s: %w", s.path, ErrClosed)
+		return fmt.Errorf("reading %s: %w", s.Path(), ErrClosed)
 	}
 	if st.file == nil {
 		return nil
 	}
 	now, err := st.file.Identify()
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", s.path, err)
+		return fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
 	at, err := s.fs.Identify(st.file.Name())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return s.reload() // compressed, restored, or gone
 	case err != nil:
-		return fmt.Errorf("reading %s: %w", s.path, err)
+		return fmt.Errorf("reading %s: %w", s.Path(), err)
 	case !at.SameFile(now) || now.Size < st.size || (now.Size != st.size && (st.cold || st.image != nil || st.none)):
 		return s.reload()
 	case now.Size == st.size:
@@ -55,7 +55,7 @@ func (s *Session) catchUpLocked() error {
 		st.preamble, err = readPreamble(st.src)
 	}
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", s.path, err)
+		return fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
 	return nil
 }
@@ -63,16 +63,16 @@ func (s *Session) catchUpLocked() error {
 // reload reads the file that stands under the path now, after another one has
 // taken the place of ours or bytes of ours are missing.
 func (s *Session) reload() error {
-	st, err := load(s.fs, s.path)
+	st, err := load(s.fs, s.Path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading %s: it was deleted or moved; open it where it is now: %w", s.path, ErrGone)
+		return fmt.Errorf("reading %s: it was deleted or moved; open it where it is now: %w", s.Path(), ErrGone)
 	}
 	if err != nil {
-		return fmt.Errorf("reading %s, which was replaced: %w", s.path, err)
+		return fmt.Errorf("reading %s, which was replaced: %w", s.Path(), err)
 	}
 	if !st.none && !s.st.none && st.header.ID != s.st.header.ID {
 		st.close()
-		return fmt.Errorf("reading %s: it is now session %.40q; open it anew: %w", s.path, st.header.ID, ErrGone)
+		return fmt.Errorf("reading %s: it is now session %.40q; open it anew: %w", s.Path(), st.header.ID, ErrGone)
 	}
 	// Readers may still use the old file, and entries of ours may have to be read
 	// from it: it is closed when nothing refers to it any more.
@@ -104,7 +104,7 @@ func (s *Session) restoreOwn(ctx context.Context) error {
 	}
 	tree := &Tree{end: st.end}
 	if err := tree.extend(ctx, st.src, st.src.size); err != nil {
-		return fmt.Errorf("reading %s, which was replaced: %w", s.path, err)
+		return fmt.Errorf("reading %s, which was replaced: %w", s.Path(), err)
 	}
 	var kept []ownEntry
 	var lost []string
@@ -144,10 +144,10 @@ func (s *Session) restoreOwn(ctx context.Context) error {
 		for i, r := range dropped {
 			ids[i] = r.id
 		}
-		s.report(Event{Kind: EventRestored, Path: s.path, IDs: ids})
+		s.report(Event{Kind: EventRestored, Path: s.Path(), IDs: ids})
 	}
 	if len(lost) > 0 {
-		s.report(Event{Kind: EventLost, Path: s.path, IDs: lost})
+		s.report(Event{Kind: EventLost, Path: s.Path(), IDs: lost})
 	}
 	return nil
 }

@@ -56,8 +56,8 @@ func (m *Manager) Compress(ctx context.Context, path string) error {
 	if st := s.known(); st.cold || st.file == nil || st.none {
 		return nil
 	}
-	if catalog.ColdPath(s.path) == s.path {
-		return fmt.Errorf("compressing %s: only a log that is called *.jsonl can be, and found again; rename it", s.path)
+	if catalog.ColdPath(s.Path()) == s.Path() {
+		return fmt.Errorf("compressing %s: only a log that is called *.jsonl can be, and found again; rename it", s.Path())
 	}
 	g := &group{wake: make(chan wake, 1), asIs: true, do: func() error { return s.compress(ctx) }}
 	return s.submit(ctx, g)
@@ -72,7 +72,7 @@ func (s *Session) compress(ctx context.Context) error {
 	if err := s.manager.keepBlobs(ctx, s); err != nil {
 		return err
 	}
-	name := catalog.ColdPath(s.path)
+	name := catalog.ColdPath(s.Path())
 	file := source{st.file, st.size}
 	err := durable.WriteFileFunc(s.fs, name, true, func(w io.Writer) error {
 		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
@@ -105,17 +105,17 @@ func (s *Session) compress(ctx context.Context) error {
 	}
 	if err == nil {
 		// A program that takes no lock may have appended meanwhile.
-		if now, ierr := s.fs.Identify(s.path); ierr != nil || !now.SameFile(st.id) || now.Size != st.size {
+		if now, ierr := s.fs.Identify(s.Path()); ierr != nil || !now.SameFile(st.id) || now.Size != st.size {
 			err = errors.Join(errors.New("it changed meanwhile, try again when nobody writes to it; the plain file stays"), ierr, s.fs.Remove(name))
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("compressing %s: %w", s.path, err)
+		return fmt.Errorf("compressing %s: %w", s.Path(), err)
 	}
-	if err := s.fs.Remove(s.path); err != nil {
-		return fmt.Errorf("compressing %s: removing the plain file: %w", s.path, err)
+	if err := s.fs.Remove(s.Path()); err != nil {
+		return fmt.Errorf("compressing %s: removing the plain file: %w", s.Path(), err)
 	}
-	return s.fs.SyncDir(filepath.Dir(s.path))
+	return s.fs.SyncDir(filepath.Dir(s.Path()))
 }
 
 // checkCold compares a compressed log with the plain one.
@@ -154,7 +154,7 @@ func (s *Session) checkCold(ctx context.Context, name string, plain source) erro
 func (s *Session) restoreCold(ctx context.Context) error {
 	st := s.known()
 	src, name := st.src, st.file.Name()
-	err := durable.WriteFileFunc(s.fs, s.path, true, func(out io.Writer) error {
+	err := durable.WriteFileFunc(s.fs, s.Path(), true, func(out io.Writer) error {
 		w := bufio.NewWriterSize(out, 1<<20)
 		var buf []byte
 		var err error
@@ -172,7 +172,7 @@ func (s *Session) restoreCold(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("restoring %s from its compressed form: %w", s.path, err)
+		return fmt.Errorf("restoring %s from its compressed form: %w", s.Path(), err)
 	}
 	return s.reopen()
 }

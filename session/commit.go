@@ -124,7 +124,7 @@ func (s *Session) flushPending(ctx context.Context) error {
 	}
 	for _, r := range s.writer.pending {
 		if err := s.prepare(ctx, r); err != nil {
-			return fmt.Errorf("appending to %s: storing a blob: %w", s.path, err)
+			return fmt.Errorf("appending to %s: storing a blob: %w", s.Path(), err)
 		}
 	}
 	return s.exclusive(ctx, false, func() error {
@@ -152,7 +152,7 @@ func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, 
 	}
 	t := &Tree{end: st.end}
 	if err := t.extend(ctx, st.src, st.src.size); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", s.path, err)
+		return nil, fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
 	var left []*request
 	written := false
@@ -170,19 +170,19 @@ func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, 
 	if !written || s.durability != Sync {
 		return left, nil
 	}
-	f, err := s.fs.OpenFile(s.path, os.O_RDWR, 0)
+	f, err := s.fs.OpenFile(s.Path(), os.O_RDWR, 0)
 	if err != nil {
-		return nil, openError(s.path, err)
+		return nil, openError(s.Path(), err)
 	}
 	err = f.Sync()
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
 	if err == nil {
-		err = s.syncDirs(filepath.Dir(s.path))
+		err = s.syncDirs(filepath.Dir(s.Path()))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("appending to %s: %w", s.path, err)
+		return nil, fmt.Errorf("appending to %s: %w", s.Path(), err)
 	}
 	return left, nil
 }
@@ -193,20 +193,20 @@ func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, 
 func (s *Session) exclusive(ctx context.Context, asIs bool, fn func() error) error {
 	w := &s.writer
 	if s.isClosed() {
-		return fmt.Errorf("appending to %s: %w", s.path, ErrClosed)
+		return fmt.Errorf("appending to %s: %w", s.Path(), ErrClosed)
 	}
 	if !s.Exists() {
 		return fn() // the file comes into being under a name that nobody knows
 	}
 	if w.lock == nil {
-		lock, err := durable.OpenLock(s.fs, catalog.LockPath(s.path))
+		lock, err := durable.OpenLock(s.fs, catalog.LockPath(s.Path()))
 		if err != nil {
-			return fmt.Errorf("appending to %s: %w", s.path, err)
+			return fmt.Errorf("appending to %s: %w", s.Path(), err)
 		}
 		w.lock = lock
 	}
 	if err := w.lock.Lock(ctx, LockWait); err != nil {
-		return fmt.Errorf("appending to %s: %w", s.path, err)
+		return fmt.Errorf("appending to %s: %w", s.Path(), err)
 	}
 	err := s.upToDate(ctx, asIs, fn)
 	for try := 0; try < maxReplaced && errors.Is(err, errReplaced); try++ {
@@ -214,7 +214,7 @@ func (s *Session) exclusive(ctx context.Context, asIs bool, fn func() error) err
 	}
 	if uerr := w.lock.Unlock(); err == nil && uerr != nil {
 		// The entries are written; the lock is freed with its file at the latest.
-		s.report(Event{Kind: EventLock, Path: s.path, Err: uerr})
+		s.report(Event{Kind: EventLock, Path: s.Path(), Err: uerr})
 	}
 	return err
 }
@@ -289,19 +289,19 @@ func (s *Session) write(reqs []*request) error {
 	}
 	w := &s.writer
 	if w.file == nil {
-		f, err := s.fs.OpenFile(s.path, os.O_RDWR|os.O_APPEND, 0)
+		f, err := s.fs.OpenFile(s.Path(), os.O_RDWR|os.O_APPEND, 0)
 		if err != nil {
-			return openError(s.path, err)
+			return openError(s.Path(), err)
 		}
 		if id, err := f.Identify(); err != nil || !id.SameFile(st.id) {
 			f.Close()
-			return fmt.Errorf("appending to %s: it was replaced just now, try again: %w", s.path, errors.Join(err, errReplaced))
+			return fmt.Errorf("appending to %s: it was replaced just now, try again: %w", s.Path(), errors.Join(err, errReplaced))
 		}
 		w.file, w.fileID = f, st.id
 	}
 	if !w.fileID.SameFile(st.id) {
 		// A reader of this process has seen another file since we looked.
-		return fmt.Errorf("appending to %s: %w", s.path, errReplaced)
+		return fmt.Errorf("appending to %s: %w", s.Path(), errReplaced)
 	}
 	reqs, err := s.resolveBeside(&st, reqs)
 	if err != nil {
@@ -373,7 +373,7 @@ func (s *Session) resolveBeside(st *state, reqs []*request) ([]*request, error) 
 		if !under {
 			var err error
 			if under, err = st.descends(at, r.parent); err != nil {
-				return nil, fmt.Errorf("appending to %s: %w", s.path, err)
+				return nil, fmt.Errorf("appending to %s: %w", s.Path(), err)
 			}
 		}
 		if r.explicit = !under; under {
@@ -404,7 +404,7 @@ func (s *Session) writeThrough(f durable.File, buf []byte, before int64) error {
 		err = f.Sync()
 		if err == nil && !s.dirSynced {
 			// The name may be as new as the entry, made by another process.
-			if err = s.fs.SyncDir(filepath.Dir(s.path)); err == nil {
+			if err = s.fs.SyncDir(filepath.Dir(s.Path())); err == nil {
 				s.dirSynced = true
 			}
 		}
@@ -412,7 +412,7 @@ func (s *Session) writeThrough(f durable.File, buf []byte, before int64) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("appending to %s: %w", s.path, err)
+	err = fmt.Errorf("appending to %s: %w", s.Path(), err)
 	if terr := s.takeBack(f, before, int64(n)); terr != nil {
 		err = fmt.Errorf("%w; and the %d bytes written could not be taken back: %w", err, n, terr)
 	}

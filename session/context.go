@@ -43,10 +43,10 @@ func (s *Session) ContextWith(ctx context.Context, o ContextOptions) (*entry.Con
 	}
 	p, err := s.readPathTo(ctx, st, leaf)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading %s: %w", s.path, err)
+		return nil, nil, fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
 	if o.Leaf != "" && len(p.entries) == 0 {
-		return nil, nil, fmt.Errorf("reading %s: %.40q: %w", s.path, leaf, ErrNoEntry)
+		return nil, nil, fmt.Errorf("reading %s: %.40q: %w", s.Path(), leaf, ErrNoEntry)
 	}
 	var before entry.ContextOptions
 	if p.reach.NeedSettings() && len(p.entries) > 0 {
@@ -168,7 +168,7 @@ func (s *Session) settingsBefore(ctx context.Context, st state, first entry.Entr
 		}
 		e, err := t.entry(int(i))
 		if err != nil {
-			return settings, fmt.Errorf("reading %s: %w", s.path, err)
+			return settings, fmt.Errorf("reading %s: %w", s.Path(), err)
 		}
 		entry.Fold(&settings, e)
 	}

@@ -32,14 +32,14 @@ type holder struct {
 // process, or another Session of this one, has it, the error is a *LockedError.
 func (s *Session) Drive() (*Driver, error) {
 	if s.readOnly {
-		return nil, fmt.Errorf("driving %s: it was opened for reading: %w", s.path, ErrReadOnly)
+		return nil, fmt.Errorf("driving %s: it was opened for reading: %w", s.Path(), ErrReadOnly)
 	}
-	if err := s.manager.makeDir(filepath.Dir(s.path)); err != nil {
-		return nil, fmt.Errorf("driving %s: %w", s.path, err)
+	if err := s.manager.makeDir(filepath.Dir(s.Path())); err != nil {
+		return nil, fmt.Errorf("driving %s: %w", s.Path(), err)
 	}
-	lock, err := durable.OpenLock(s.fs, catalog.DriverPath(s.path))
+	lock, err := durable.OpenLock(s.fs, catalog.DriverPath(s.Path()))
 	if err != nil {
-		return nil, fmt.Errorf("driving %s: %w", s.path, err)
+		return nil, fmt.Errorf("driving %s: %w", s.Path(), err)
 	}
 	ok, err := lock.TryLock()
 	if ok && err == nil {
@@ -48,7 +48,7 @@ func (s *Session) Drive() (*Driver, error) {
 	switch {
 	case err != nil:
 		lock.Close()
-		return nil, fmt.Errorf("driving %s: %w", s.path, err)
+		return nil, fmt.Errorf("driving %s: %w", s.Path(), err)
 	case !ok:
 		defer lock.Close()
 		return nil, s.lockedBy(lock.File())
@@ -70,7 +70,7 @@ func (s *Session) sign(f durable.File) error {
 }
 
 func (s *Session) lockedBy(f durable.File) error {
-	e := &LockedError{Path: s.path, Host: "an unknown host"}
+	e := &LockedError{Path: s.Path(), Host: "an unknown host"}
 	var h holder
 	data := make([]byte, 4096)
 	n, err := f.ReadAt(data, 0)

@@ -60,7 +60,7 @@ func (s *Session) loadIndex(st state) (index, bool) {
 	if st.cold || st.image != nil || st.file == nil {
 		return ix, false
 	}
-	data, err := durable.ReadFile(s.fs, catalog.IndexPath(s.path), indexLimit)
+	data, err := durable.ReadFile(s.fs, catalog.IndexPath(s.Path()), indexLimit)
 	if err != nil || json.Unmarshal(data, &ix) != nil {
 		return ix, false
 	}
@@ -101,11 +101,11 @@ func (s *Session) saveIndex() {
 	if ix.Tail, err = tailSum(st.src, ix.Offset); err == nil {
 		var data []byte
 		if data, err = json.Marshal(ix); err == nil {
-			err = durable.WriteFile(s.fs, catalog.IndexPath(s.path), false, append(data, '\n'))
+			err = durable.WriteFile(s.fs, catalog.IndexPath(s.Path()), false, append(data, '\n'))
 		}
 	}
 	if err != nil {
-		s.report(Event{Kind: EventIndex, Path: s.path, Err: err})
+		s.report(Event{Kind: EventIndex, Path: s.Path(), Err: err})
 	}
 }
 

@@ -161,10 +161,12 @@ func (m *Manager) Create(ctx context.Context, cwd string, o CreateOptions) (*Ses
 }
 
 func (m *Manager) newSession(path string) *Session {
-	return &Session{
-		path: path, fs: m.opts.FS, blobs: m.blobs, durability: m.opts.Durability,
+	s := &Session{
+		fs: m.opts.FS, blobs: m.blobs, durability: m.opts.Durability,
 		now: m.opts.Now, report: m.opts.Report, manager: m,
 	}
+	s.place.Store(&path)
+	return s
 }
 
 // Open opens the session file at path, of whatever program, for reading and

@@ -43,7 +43,7 @@ func (s *Session) Tree(ctx context.Context) (*Tree, error) {
 	t.closed = !st.unclosed
 	if st.file != nil && !st.none {
 		if err := t.extend(ctx, st.src, st.src.size); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", s.path, err)
+			return nil, fmt.Errorf("reading %s: %w", s.Path(), err)
 		}
 	}
 	if st.image != nil {
@@ -104,7 +104,7 @@ func (s *Session) Entries(ctx context.Context) iter.Seq2[entry.Entry, error] {
 			return going
 		})
 		if err != nil {
-			yield(entry.Entry{}, fmt.Errorf("reading %s: %w", s.path, err))
+			yield(entry.Entry{}, fmt.Errorf("reading %s: %w", s.Path(), err))
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (s *Session) Entry(ctx context.Context, id string) (entry.Entry, error) {
 	}
 	i := t.Find(id)
 	if i < 0 {
-		return entry.Entry{}, fmt.Errorf("reading entry %.40q of %s: %w", id, s.path, ErrNoEntry)
+		return entry.Entry{}, fmt.Errorf("reading entry %.40q of %s: %w", id, s.Path(), ErrNoEntry)
 	}
 	return s.EntryAt(ctx, t, i)
 }
@@ -127,7 +127,7 @@ func (s *Session) Entry(ctx context.Context, id string) (entry.Entry, error) {
 func (s *Session) EntryAt(ctx context.Context, t *Tree, i int) (entry.Entry, error) {
 	e, err := t.entry(i)
 	if err != nil {
-		return e, fmt.Errorf("reading %s: %w", s.path, err)
+		return e, fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
 	return s.restore(ctx, e)
 }

@@ -21,7 +21,7 @@ const maxBlobReads = 8
 func (s *Session) Restore(ctx context.Context, e entry.Entry) (entry.Entry, []Missing, error) {
 	raw, missing, err := persist.Restore(ctx, e.Raw(), s.getBlob)
 	if err != nil {
-		return e, nil, fmt.Errorf("reading the blobs of entry %s of %s: %w", e.ID(), s.path, err)
+		return e, nil, fmt.Errorf("reading the blobs of entry %s of %s: %w", e.ID(), s.Path(), err)
 	}
 	return entry.New(raw, e.Envelope()), missing, nil
 }

@@ -42,16 +42,16 @@ func (s *Session) create(reqs []*request) error {
 		return err
 	}
 	if st.none {
-		err = durable.WriteFileFunc(s.fs, s.path, s.durability == Sync, write)
+		err = durable.WriteFileFunc(s.fs, s.Path(), s.durability == Sync, write)
 	} else {
 		err = s.publish(write)
 	}
 	if err != nil {
-		return fmt.Errorf("making session %s: %w", s.path, err)
+		return fmt.Errorf("making session %s: %w", s.Path(), err)
 	}
-	made, err := load(s.fs, s.path)
+	made, err := load(s.fs, s.Path())
 	if err != nil {
-		return fmt.Errorf("making session %s: %w", s.path, err)
+		return fmt.Errorf("making session %s: %w", s.Path(), err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,16 +68,16 @@ func (s *Session) create(reqs []*request) error {
 	return nil
 }
 
-// publish makes a new file at s.path, which must not exist.
+// publish makes a new file at s.Path(), which must not exist.
 func (s *Session) publish(write func(io.Writer) error) (err error) {
-	dir := filepath.Dir(s.path)
+	dir := filepath.Dir(s.Path())
 	if err := s.prepareHome(); err != nil {
 		return err
 	}
 	if err := durable.MkdirAll(s.fs, dir); err != nil {
 		return err
 	}
-	f, err := durable.CreateTemp(s.fs, dir, filepath.Base(s.path))
+	f, err := durable.CreateTemp(s.fs, dir, filepath.Base(s.Path()))
 	if err != nil {
 		return err
 	}
@@ -90,14 +90,14 @@ func (s *Session) publish(write func(io.Writer) error) (err error) {
 		err = cerr
 	}
 	if err == nil {
-		if err = s.fs.RenameNoReplace(temp, s.path); err == nil {
+		if err = s.fs.RenameNoReplace(temp, s.Path()); err == nil {
 			if s.durability != Sync {
 				return nil
 			}
 			if err = s.syncDirs(dir); err == nil {
 				return nil
 			}
-			temp = s.path // not acknowledged, so it must not stay
+			temp = s.Path() // not acknowledged, so it must not stay
 		}
 	}
 	return errors.Join(err, s.fs.Remove(temp))
@@ -130,7 +130,7 @@ func (s *Session) needsRewrite(ctx context.Context) error {
 		return nil // create writes it
 	case !st.header.Writable():
 		return fmt.Errorf("appending to %s: it has version %s of the format, and this program writes up to %d: %w",
-			s.path, versionText(st.header), record.Version, ErrReadOnly)
+			s.Path(), versionText(st.header), record.Version, ErrReadOnly)
 	case st.cold:
 		if err := s.restoreCold(ctx); err != nil {
 			return err
@@ -169,7 +169,7 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 	if err := s.keepDamaged(ctx); err != nil {
 		return err
 	}
-	err := durable.WriteFileFunc(s.fs, s.path, s.durability == Sync, func(out io.Writer) error {
+	err := durable.WriteFileFunc(s.fs, s.Path(), s.durability == Sync, func(out io.Writer) error {
 		w := bufio.NewWriterSize(out, 1<<20)
 		w.Write(header)
 		if n := len(header); n == 0 || header[n-1] != '\n' {
@@ -219,7 +219,7 @@ func (s *Session) keepDamaged(ctx context.Context) error {
 	if err != nil || len(aside) == 0 {
 		return err
 	}
-	name := catalog.DamagedPath(s.path)
+	name := catalog.DamagedPath(s.Path())
 	f, err := s.fs.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, durable.FilePerm)
 	if err == nil {
 		var before durable.Identity
@@ -239,7 +239,7 @@ func (s *Session) keepDamaged(ctx context.Context) error {
 		err = s.fs.SyncDir(filepath.Dir(name))
 	}
 	if err != nil {
-		return fmt.Errorf("keeping damaged bytes of %s: %w", s.path, err)
+		return fmt.Errorf("keeping damaged bytes of %s: %w", s.Path(), err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -26,7 +27,7 @@ const (
 
 // Session is an open session log. See the package comment for what it promises.
 type Session struct {
-	path       string // of the plain file, whether it is there or not
+	place      atomic.Pointer[string] // of the plain file, whether it is there or not; see Path
 	fs         durable.FS
 	blobs      blobs
 	durability Durability
@@ -109,8 +110,9 @@ func (s *Session) idOfNew() string {
 	return s.fresh.ID
 }
 
-// Path is where the log is, or will be when its first entry is appended.
-func (s *Session) Path() string { return s.path }
+// Path is where the log is, or will be when its first entry is appended. It changes
+// when the session is moved.
+func (s *Session) Path() string { return *s.place.Load() }
 
 // Exists reports whether the session has a file yet.
 func (s *Session) Exists() bool {
@@ -122,7 +124,7 @@ func (s *Session) Exists() bool {
 // ArtifactsDir is the directory of the session's artifacts, "" for a log that is
 // not called *.jsonl. It may not exist yet.
 func (s *Session) ArtifactsDir() string {
-	dir, _ := catalog.ArtifactsDir(s.path)
+	dir, _ := catalog.ArtifactsDir(s.Path())
 	return dir
 }
 
@@ -187,10 +189,10 @@ func (s *Session) isClosed() bool {
 // writable says why nothing can be appended, if so.
 func (s *Session) writable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("appending to %s: %w", s.path, err)
+		return fmt.Errorf("appending to %s: %w", s.Path(), err)
 	}
 	if s.readOnly {
-		return fmt.Errorf("appending to %s: it was opened for reading: %w", s.path, ErrReadOnly)
+		return fmt.Errorf("appending to %s: it was opened for reading: %w", s.Path(), ErrReadOnly)
 	}
 	return nil
 }
@@ -212,7 +214,7 @@ func (s *Session) knows(ctx context.Context, id string) error {
 		return err
 	}
 	if t.Find(id) < 0 {
-		return fmt.Errorf("appending to %s: parent %q: %w", s.path, id, ErrNoEntry)
+		return fmt.Errorf("appending to %s: parent %q: %w", s.Path(), id, ErrNoEntry)
 	}
 	return nil
 }

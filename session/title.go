@@ -41,7 +41,7 @@ func (s *Session) Title(ctx context.Context) (string, error) {
 	}
 	given, err := s.lastTitle(ctx, st)
 	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", s.path, err)
+		return "", fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
 	if !given.OK || st.hasSlot && st.slot.UpdatedAt > given.At && !(title != "" && strings.HasPrefix(given.Title, title)) {
 		return title, nil
@@ -173,9 +173,9 @@ func (s *Session) Rename(ctx context.Context, title, source string) error {
 	title = CleanTitle(title)
 	switch {
 	case title == "":
-		return fmt.Errorf("renaming %s: the title is empty; give at least one visible character", s.path)
+		return fmt.Errorf("renaming %s: the title is empty; give at least one visible character", s.Path())
 	case len(title) > maxTitleBytes:
-		return fmt.Errorf("renaming %s: the title has %d bytes and may have %d; shorten it", s.path, len(title), maxTitleBytes)
+		return fmt.Errorf("renaming %s: the title has %d bytes and may have %d; shorten it", s.Path(), len(title), maxTitleBytes)
 	}
 	previous, err := s.Title(ctx)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Session) writeTitle(ctx context.Context, title, source string) error {
 		return s.overwrite(line[:len(st.line)], st.at)
 	}
 	if err != nil && !errors.Is(err, record.ErrNoRoom) {
-		return fmt.Errorf("renaming %s: %w", s.path, err)
+		return fmt.Errorf("renaming %s: %w", s.Path(), err)
 	}
 	header := st.header
 	header.Title, header.TitleSource = title, source
@@ -228,9 +228,9 @@ func (s *Session) writeTitle(ctx context.Context, title, source string) error {
 // overwrite replaces bytes of the first lines by as many others.
 func (s *Session) overwrite(b []byte, at int64) error {
 	// Not the descriptor for appends: Linux appends whatever offset it is given.
-	f, err := s.fs.OpenFile(s.path, os.O_RDWR, 0)
+	f, err := s.fs.OpenFile(s.Path(), os.O_RDWR, 0)
 	if err != nil {
-		return openError(s.path, err)
+		return openError(s.Path(), err)
 	}
 	_, err = f.WriteAt(b, at)
 	if err == nil && s.durability == Sync {
@@ -245,7 +245,7 @@ func (s *Session) overwrite(b []byte, at int64) error {
 		s.st.preamble, err = readPreamble(s.st.src)
 	}
 	if err != nil {
-		return fmt.Errorf("renaming %s: %w", s.path, err)
+		return fmt.Errorf("renaming %s: %w", s.Path(), err)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (m *Manager) Trash(ctx context.Context, path string) (Trashed, error) {
 	if err != nil {
 		return Trashed{}, err
 	}
-	t := Trashed{ID: s.ID(), Path: s.path, CWD: s.CWD(), Title: title, Removed: m.opts.Now().UTC()}
+	t := Trashed{ID: s.ID(), Path: s.Path(), CWD: s.CWD(), Title: title, Removed: m.opts.Now().UTC()}
 	g := &group{wake: make(chan wake, 1), asIs: true, do: func() error { return s.moveToTrash(ctx, &t) }}
 	if err := s.submit(ctx, g); err != nil {
 		return Trashed{}, err
@@ -62,37 +62,37 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	if err := s.manager.keepBlobs(ctx, s); err != nil {
 		return err
 	}
-	stem, ok := catalog.Stem(s.path)
+	stem, ok := catalog.Stem(s.Path())
 	if !ok {
-		stem = s.path
+		stem = s.Path()
 	}
 	t.Dir = filepath.Join(catalog.TrashDir(s.manager.home), t.Removed.Format("20060102T150405.000Z")+"_"+filepath.Base(stem))
 	if err := durable.MkdirAll(s.fs, t.Dir); err != nil {
-		return fmt.Errorf("removing %s: %w", s.path, err)
+		return fmt.Errorf("removing %s: %w", s.Path(), err)
 	}
 	data, err := json.MarshalIndent(t, "", "  ")
 	if err != nil {
-		return fmt.Errorf("removing %s: %w", s.path, err)
+		return fmt.Errorf("removing %s: %w", s.Path(), err)
 	}
 	if err := durable.WriteFile(s.fs, filepath.Join(t.Dir, originName), true, append(data, '\n')); err != nil {
-		return fmt.Errorf("removing %s: %w", s.path, err)
+		return fmt.Errorf("removing %s: %w", s.Path(), err)
 	}
 	// The way to the new directory is on the disk before anything is moved into it:
 	// a power cut must not leave the session in neither place.
 	trash := filepath.Dir(t.Dir)
 	if err := errors.Join(s.fs.SyncDir(trash), s.fs.SyncDir(filepath.Dir(trash))); err != nil {
-		return fmt.Errorf("removing %s: %w", s.path, err)
+		return fmt.Errorf("removing %s: %w", s.Path(), err)
 	}
 	st := s.known()
 	names := []string{st.file.Name()}
-	if dir, ok := catalog.ArtifactsDir(s.path); ok {
+	if dir, ok := catalog.ArtifactsDir(s.Path()); ok {
 		names = append(names, dir)
 	}
-	names = append(names, catalog.DamagedPath(s.path), catalog.IndexPath(s.path))
+	names = append(names, catalog.DamagedPath(s.Path()), catalog.IndexPath(s.Path()))
 	if st.cold {
-		names = append(names, catalog.PlainPath(s.path))
+		names = append(names, catalog.PlainPath(s.Path()))
 	} else {
-		names = append(names, catalog.ColdPath(s.path))
+		names = append(names, catalog.ColdPath(s.Path()))
 	}
 	for i, name := range names {
 		err := s.fs.RenameNoReplace(name, filepath.Join(t.Dir, filepath.Base(name)))
@@ -101,10 +101,10 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 			err = errors.Join(err, s.fs.Remove(filepath.Join(t.Dir, originName)), s.fs.Remove(t.Dir))
 		}
 		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
-			return fmt.Errorf("removing %s: moving %s to the trash: %w", s.path, name, err)
+			return fmt.Errorf("removing %s: moving %s to the trash: %w", s.Path(), name, err)
 		}
 	}
-	return errors.Join(s.fs.SyncDir(t.Dir), s.fs.SyncDir(filepath.Dir(s.path)))
+	return errors.Join(s.fs.SyncDir(t.Dir), s.fs.SyncDir(filepath.Dir(s.Path())))
 }
 
 // keepBlobs copies what a session refers to out of the reach of another program's
@@ -124,7 +124,7 @@ func (m *Manager) keepBlobs(ctx context.Context, s *Session) error {
 		return true
 	})
 	if err != nil {
-		return fmt.Errorf("keeping the blobs of %s: %w", s.path, err)
+		return fmt.Errorf("keeping the blobs of %s: %w", s.Path(), err)
 	}
 	seen := map[blobref.Ref]bool{}
 	for _, ref := range refs {
@@ -140,7 +140,7 @@ func (m *Manager) keepBlobs(ctx context.Context, s *Session) error {
 			err = m.blobs.kept.Set(ctx, ref, data)
 		}
 		if err != nil {
-			return fmt.Errorf("keeping the blobs of %s: %w", s.path, err)
+			return fmt.Errorf("keeping the blobs of %s: %w", s.Path(), err)
 		}
 	}
 	return nil

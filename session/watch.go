@@ -26,7 +26,7 @@ func (s *Session) Watch(ctx context.Context, after string) iter.Seq2[entry.Entry
 	return func(yield func(entry.Entry, error) bool) {
 		err := s.watch(ctx, after, func(e entry.Entry) bool { return yield(e, nil) })
 		if err != nil && ctx.Err() == nil {
-			yield(entry.Entry{}, fmt.Errorf("watching %s: %w", s.path, err))
+			yield(entry.Entry{}, fmt.Errorf("watching %s: %w", s.Path(), err))
 		}
 	}
 }
@@ -34,7 +34,7 @@ func (s *Session) Watch(ctx context.Context, after string) iter.Seq2[entry.Entry
 func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entry) bool) error {
 	if !s.Exists() {
 		// The directory of a new session may be as new as its file will be.
-		if err := s.manager.makeDir(filepath.Dir(s.path)); err != nil {
+		if err := s.manager.makeDir(filepath.Dir(s.Path())); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entr
 	}
 	defer watcher.Close()
 	// The directory, not the file: a rewrite puts another file under the name.
-	if err := watcher.Add(filepath.Dir(s.path)); err != nil {
+	if err := watcher.Add(filepath.Dir(s.Path())); err != nil {
 		return err
 	}
 	f := follower{session: s, skipTo: after}
@@ -72,7 +72,7 @@ func (s *Session) awaitChange(ctx context.Context, watcher *fsnotify.Watcher) er
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			if ev.Name == s.path || ev.Name == catalog.ColdPath(s.path) {
+			if ev.Name == s.Path() || ev.Name == catalog.ColdPath(s.Path()) {
 				return nil
 			}
 		case err, ok := <-watcher.Errors:
