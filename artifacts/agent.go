@@ -139,7 +139,7 @@ func (d *Dir) reserve(ctx context.Context, parent AgentID, name string, p Proven
 		}
 		return id, nil
 	}
-	return AgentID{}, fmt.Errorf("%s has no free index up to %d", d.path, count.Agent)
+	return AgentID{}, fmt.Errorf("%s has no free index up to %d", d.Path(), count.Agent)
 }
 
 // Output is what a subagent hands back.
@@ -210,7 +210,7 @@ func (d *Dir) writeAgent(ctx context.Context, id AgentID, out Output) (Agent, er
 // reports whether the file is there: after an error it may be, whole and not
 // durable.
 func (d *Dir) publishText(name string, text []byte) (published bool, err error) {
-	f, err := durable.CreateTemp(d.fs, d.path, filepath.Base(name))
+	f, err := durable.CreateTemp(d.fs, d.Path(), filepath.Base(name))
 	if err != nil {
 		return false, err
 	}
@@ -230,7 +230,7 @@ func (d *Dir) publishText(name string, text []byte) (published bool, err error) 
 		return false, err
 	}
 	if d.opt.Sync {
-		if err := d.fs.SyncDir(d.path); err != nil {
+		if err := d.fs.SyncDir(d.Path()); err != nil {
 			return true, fmt.Errorf("it is written, but a power cut may lose it: %w", err)
 		}
 	}
@@ -253,7 +253,7 @@ func (d *Dir) versions(id AgentID, s *snapshot) []int {
 // agent: each agent's children in a folder of its name, Anna/Anna.Bob.md. It
 // fails when there is no such regular file, or a folder on the way is not one.
 func (d *Dir) nestedPath(id AgentID) (string, error) {
-	dir := d.path
+	dir := d.Path()
 	for i := range len(id.s) {
 		if id.s[i] != '.' {
 			continue
@@ -272,7 +272,7 @@ func (d *Dir) nestedPath(id AgentID) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if dir == d.path || !isRegular(at) {
+	if dir == d.Path() || !isRegular(at) {
 		return "", fs.ErrNotExist
 	}
 	return path, nil
@@ -405,7 +405,7 @@ func (d *Dir) nested(ctx context.Context) (map[AgentID]agentKind, error) {
 	}
 	for looked := 0; len(queue) > 0 && looked < maxNested; queue = queue[1:] {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", d.path, err)
+			return nil, fmt.Errorf("listing %s: %w", d.Path(), err)
 		}
 		entries, err := d.fs.ReadDir(queue[0].path)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -92,9 +92,9 @@ type Options struct {
 
 // Dir is the artifact directory of one session.
 type Dir struct {
-	path string
-	opt  Options
-	fs   durable.FS
+	place atomic.Pointer[string] // see Path
+	opt   Options
+	fs    durable.FS
 
 	listing   sync.Mutex               // held by the one goroutine that lists
 	seen      atomic.Pointer[snapshot] // what the last listing found
@@ -104,7 +104,8 @@ type Dir struct {
 // Open returns the artifact directory at path. It touches nothing: the directory
 // is made by the first write.
 func Open(path string, opt Options) *Dir {
-	d := &Dir{path: path, opt: opt, fs: opt.FS}
+	d := &Dir{opt: opt, fs: opt.FS}
+	d.place.Store(&path)
 	if d.fs == nil {
 		d.fs = durable.OS
 	}
@@ -118,7 +119,7 @@ func Open(path string, opt Options) *Dir {
 }
 
 // Path is where the directory is or will be.
-func (d *Dir) Path() string { return d.path }
+func (d *Dir) Path() string { return *d.place.Load() }
 
 // sentence is an error whose whole text is meant for a person.
 type sentence string
@@ -135,7 +136,7 @@ var ErrNotFound = errors.New("not found")
 
 // exists checks that the directory is there and is one.
 func (d *Dir) exists() (durable.Identity, error) {
-	id, err := d.fs.Identify(d.path)
+	id, err := d.fs.Identify(d.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, ErrNoDirectory
 	}
@@ -143,14 +144,14 @@ func (d *Dir) exists() (durable.Identity, error) {
 		return id, fmt.Errorf("looking at the artifacts directory: %w", err)
 	}
 	if !isDir(id) {
-		return id, fmt.Errorf("%s is not a directory; move it away to keep artifacts there", d.path)
+		return id, fmt.Errorf("%s is not a directory; move it away to keep artifacts there", d.Path())
 	}
 	return id, nil
 }
 
-func (d *Dir) join(name string) string { return filepath.Join(d.path, name) }
+func (d *Dir) join(name string) string { return filepath.Join(d.Path(), name) }
 
-func (d *Dir) index(name string) string { return filepath.Join(d.path, indexDir, name) }
+func (d *Dir) index(name string) string { return filepath.Join(d.Path(), indexDir, name) }
 
 // lock makes the directory if it is not there and takes its lock, which release
 // gives back.
@@ -170,12 +171,12 @@ func (d *Dir) lock(ctx context.Context) (release func(), err error) {
 }
 
 func (d *Dir) make() error {
-	index := filepath.Join(d.path, indexDir)
+	index := filepath.Join(d.Path(), indexDir)
 	if id, err := d.fs.Identify(index); err == nil && isDir(id) {
 		_, err := d.exists()
 		return err
 	}
-	if err := durable.MkdirAll(d.fs, d.path); err != nil {
+	if err := durable.MkdirAll(d.fs, d.Path()); err != nil {
 		return err
 	}
 	if _, err := d.exists(); err != nil { // a symbolic link passes MkdirAll
@@ -197,8 +198,8 @@ func (d *Dir) publish() error {
 	if d.published.Load() {
 		return nil
 	}
-	if err := d.fs.SyncDir(filepath.Dir(d.path)); err != nil {
-		return fmt.Errorf("syncing the directory of %s: %w", d.path, err)
+	if err := d.fs.SyncDir(filepath.Dir(d.Path())); err != nil {
+		return fmt.Errorf("syncing the directory of %s: %w", d.Path(), err)
 	}
 	d.published.Store(true)
 	return nil

@@ -83,7 +83,7 @@ func (d *Dir) Create(ctx context.Context, tool string, p Provenance) (*File, err
 		}
 		return f, nil
 	}
-	return nil, fmt.Errorf("taking an artifact number: %s has no free one up to %d", d.path, count.Artifact)
+	return nil, fmt.Errorf("taking an artifact number: %s has no free one up to %d", d.Path(), count.Artifact)
 }
 
 // next returns the lowest numbers that were never used. The lock is held.

@@ -206,7 +206,7 @@ func (d *Dir) List(ctx context.Context) ([]Info, error) {
 	infos := make([]Info, 0, len(s.logs)+len(s.missing))
 	for id := range s.logs {
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", d.path, err)
+			return nil, fmt.Errorf("listing %s: %w", d.Path(), err)
 		}
 		info, err := d.Lookup(ctx, id)
 		if errors.Is(err, ErrNotFound) {

@@ -45,16 +45,16 @@ func (d *Dir) list(ctx context.Context, fresh bool) (*snapshot, error) {
 		return s, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("listing %s: %w", d.path, err)
+		return nil, fmt.Errorf("listing %s: %w", d.Path(), err)
 	}
 	// Before the listing: a change during it makes the snapshot look old.
 	if id, err = d.exists(); err != nil {
 		return nil, err
 	}
 	settled := time.Since(time.Unix(0, id.ModTime)) >= tick(id.ModTime)
-	entries, err := d.fs.ReadDir(d.path)
+	entries, err := d.fs.ReadDir(d.Path())
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", d.path, err)
+		return nil, fmt.Errorf("listing %s: %w", d.Path(), err)
 	}
 	s := newSnapshot(id, entries)
 	s.settled = settled

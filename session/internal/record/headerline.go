@@ -64,28 +64,9 @@ func (h *Header) AppendLine(dst []byte) []byte {
 // The error is [ErrNoRoom] when the line has no pad, or when not even one
 // character fits, and wraps [ErrHeader] when it is no header.
 func Retitle(line []byte, title, source string) ([]byte, error) {
-	h, err := ParseHeader(line)
-	switch {
-	case err != nil:
+	l, value, err := openLine(line)
+	if err != nil {
 		return nil, err
-	case !h.Padded:
-		return nil, ErrNoRoom
-	}
-	value := Trim(line)
-	l := headerLine{sealed: h.CRC != CRCNone}
-	var m member
-	w := walker{obj: value}
-	for w.next(&m) {
-		name := string(m.name())
-		switch {
-		case l.sealed && name == "crc" && m.start > len(value)-sealLen:
-			continue
-		case name == "pad":
-			// Of several only the last, which is ours, has ever been in force.
-			l.members = slices.DeleteFunc(l.members, func(m headerMember) bool { return m.name == "pad" })
-			m.value = nil
-		}
-		l.members = append(l.members, headerMember{name, m.key, m.value})
 	}
 	l.take()
 	size := len(value) + len("\n")
@@ -100,6 +81,77 @@ func Retitle(line []byte, title, source string) ([]byte, error) {
 			return nil, ErrNoRoom
 		}
 	}
+	return l.over(line, size)
+}
+
+// Rewrite returns line, from which h was parsed, with the fields of h that were
+// changed since. The bytes of all other members stay. The new line is as long as the
+// old one where its pad has the room, so that it can be written over it; else it is
+// longer or shorter and the file has to be written anew: as [Header.AppendLine] makes
+// it for a line that had a pad, and as plain as it was for one of another program.
+// line may end with its '\n', and then so does the result.
+//
+// The error wraps [ErrHeader] when line is no header.
+func (h *Header) Rewrite(line []byte) ([]byte, error) {
+	l, value, err := openLine(line)
+	switch {
+	case err == nil:
+		for _, name := range headerNames {
+			if now := h.literal(name); string(now) != string(h.parsed.literal(name)) {
+				l.set(name, now)
+			}
+		}
+		if out, err := l.over(line, len(value)+len("\n")); err == nil {
+			return out, nil
+		}
+	case !errors.Is(err, ErrNoRoom):
+		return nil, err
+	}
+	var out []byte
+	if h.Padded {
+		out = h.AppendLine(nil)
+	} else {
+		l := headerLine{members: h.render(), sealed: h.CRC != CRCNone}
+		out = l.appendTo(nil, l.size())
+	}
+	if len(line) == 0 || line[len(line)-1] != '\n' {
+		out = out[:len(out)-len("\n")]
+	}
+	return out, nil
+}
+
+// openLine takes a header line with a pad apart, to be put together at the same
+// length. The error is [ErrNoRoom] when it has none, and wraps [ErrHeader] when it is
+// no header.
+func openLine(line []byte) (l headerLine, value []byte, err error) {
+	h, err := ParseHeader(line)
+	switch {
+	case err != nil:
+		return l, nil, err
+	case !h.Padded:
+		return l, nil, ErrNoRoom
+	}
+	value = Trim(line)
+	l.sealed = h.CRC != CRCNone
+	var m member
+	w := walker{obj: value}
+	for w.next(&m) {
+		name := string(m.name())
+		switch {
+		case l.sealed && name == "crc" && m.start > len(value)-sealLen:
+			continue
+		case name == "pad":
+			// Of several only the last, which is ours, has ever been in force.
+			l.members = slices.DeleteFunc(l.members, func(m headerMember) bool { return m.name == "pad" })
+			m.value = nil
+		}
+		l.members = append(l.members, headerMember{name, m.key, m.value})
+	}
+	return l, value, nil
+}
+
+// over returns line with its object replaced by l, size bytes long.
+func (l *headerLine) over(line []byte, size int) ([]byte, error) {
 	if l.size() > size {
 		return nil, fmt.Errorf("%w: its members need %d bytes of %d", ErrNoRoom, l.size(), size)
 	}
@@ -108,6 +160,27 @@ func Retitle(line []byte, title, source string) ([]byte, error) {
 	out := slices.Clone(line)
 	copy(out[len(line)-len(trimStart(line)):], made)
 	return out, nil
+}
+
+// set gives a member another value, or adds it before the pad; nil removes it.
+func (l *headerLine) set(name string, value []byte) {
+	at := -1
+	kept := l.members[:0]
+	for _, m := range l.members {
+		if m.name == name {
+			if at >= 0 || value == nil {
+				continue // a name stands once
+			}
+			at, m.value = len(kept), value
+		}
+		kept = append(kept, m)
+	}
+	l.members = kept
+	if at >= 0 || value == nil {
+		return
+	}
+	pad := slices.IndexFunc(kept, func(m headerMember) bool { return m.name == "pad" })
+	l.members = slices.Insert(kept, pad, headerMember{name, ecmajson.AppendString(nil, name), value})
 }
 
 // headerLine is a header on its way to a line of a fixed length.
