@@ -102,6 +102,36 @@ var writings = []writing{
 		add(t, s, entry.BranchSummary{FromID: from, Summary: "Left was tried."})
 		add(t, s, assistant(text("straight on")))
 	}},
+	{name: "a branch without a message", write: func(t *testing.T, s *session.Session) {
+		fork := add(t, s, user("Which way?"))
+		add(t, s, assistant(text("left")))
+		branch(t, s, fork, "")
+	}},
+	{name: "a branch with a summary, and labels", write: func(t *testing.T, s *session.Session) {
+		fork := add(t, s, user("Which way?"))
+		left := add(t, s, assistant(text("left")))
+		branch(t, s, fork, "Left was tried.")
+		for id, label := range map[string]string{fork: "the fork", left: "left"} {
+			if _, err := s.Label(t.Context(), id, label); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}},
+	{name: "a branch before the first entry", write: func(t *testing.T, s *session.Session) {
+		add(t, s, user("hello"))
+		add(t, s, assistant(text("hi")))
+		branch(t, s, "", "")
+	}},
+	{name: "a compaction that keeps nothing, with a branch behind it", write: func(t *testing.T, s *session.Session) {
+		add(t, s, user("before"))
+		add(t, s, assistant(text("gone")))
+		c, err := s.Compact(t.Context(), session.CompactOptions{Summary: "Something was said.", TokensBefore: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		add(t, s, user("after"))
+		branch(t, s, c, "")
+	}},
 	{name: "runs only", unanswered: true, write: func(t *testing.T, s *session.Session) {
 		for _, command := range []string{"true", "seq 3"} {
 			start, err := json.Marshal(bash.Start{Run: "01a1fc5d-6a35-7716-be0d-dbe499ee83cf", Command: command, Cwd: s.CWD()})
@@ -181,6 +211,13 @@ func TestWritingsHoldWhatTheyAreAbout(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func branch(t *testing.T, s *session.Session, id, summary string) {
+	t.Helper()
+	if _, err := s.Branch(t.Context(), id, session.BranchOptions{Summary: summary}); err != nil {
+		t.Fatal(err)
 	}
 }
 

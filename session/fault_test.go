@@ -54,6 +54,14 @@ func opened(t *testing.T, m *session.Manager, path string, do func(*session.Sess
 	return ids, errors.Join(err, s.Close())
 }
 
+// acknowledged is what one append acknowledged.
+func acknowledged(id string, err error) ([]string, error) {
+	if err != nil {
+		return nil, err
+	}
+	return []string{id}, nil
+}
+
 func fileOf(content string) func(t *testing.T, m *session.Manager) string {
 	return func(t *testing.T, m *session.Manager) string {
 		dir := filepath.Join(m.Home(), "sessions", "-p")
@@ -118,6 +126,24 @@ broken {
 		return path
 	}, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
 		return opened(t, m, path, func(s *session.Session) ([]string, error) { return appendTwo(t, s) })
+	}},
+	{"branching", ours, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
+		return opened(t, m, path, func(s *session.Session) ([]string, error) {
+			id, err := s.Branch(t.Context(), must(s.Tree(t.Context())).Node(0).ID, session.BranchOptions{})
+			return acknowledged(id, err)
+		})
+	}},
+	{"labelling", ours, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
+		return opened(t, m, path, func(s *session.Session) ([]string, error) {
+			id, err := s.Label(t.Context(), must(s.Tree(t.Context())).Node(0).ID, "a label")
+			return acknowledged(id, err)
+		})
+	}},
+	{"compacting", ours, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
+		return opened(t, m, path, func(s *session.Session) ([]string, error) {
+			id, err := s.Compact(t.Context(), session.CompactOptions{Summary: "s"})
+			return acknowledged(id, err)
+		})
 	}},
 	{"moving to the trash", ours, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
 		_, err := m.Trash(t.Context(), path)

@@ -132,6 +132,16 @@ func (s *Session) EntryAt(ctx context.Context, t *Tree, i int) (entry.Entry, err
 	return s.restore(ctx, e)
 }
 
+// Entry returns entry i as it stands in the file: images and long strings are still
+// references. It reads that line and nothing else.
+func (t *Tree) Entry(i int) (entry.Entry, error) {
+	e, err := t.entry(i)
+	if err != nil {
+		return e, fmt.Errorf("reading entry %.40q: %w", t.Node(i).ID, err)
+	}
+	return e, nil
+}
+
 // entry reads entry i as it stands in the file.
 func (t *Tree) entry(i int) (entry.Entry, error) {
 	x := t.nodes.list[i]

@@ -2,10 +2,7 @@ package main
 
 import (
 	"io"
-	"os"
 	"unicode/utf8"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/outputsink"
 )
@@ -25,16 +22,7 @@ type liveView struct {
 }
 
 func newLiveView(w io.Writer) *liveView {
-	v := &liveView{w: w}
-	if f, ok := w.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
-			v.columns = int(size.Col)
-			if v.columns == 0 {
-				v.columns = 80 // a terminal that does not know its size
-			}
-		}
-	}
-	return v
+	return &liveView{w: w, columns: columns(w)}
 }
 
 func (v *liveView) Write(p []byte) (int, error) {

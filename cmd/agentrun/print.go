@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/agentrun/agentrun/session"
 )
 
@@ -27,13 +29,13 @@ func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 
 // oneLine makes one line of a title or path from a file, safe for a terminal.
 func oneLine(s string) string { return visible(session.CleanTitle(s)) }
 
-// firstWords is as much of a text as n characters of a line hold.
+// firstWords is as much of a text as n columns of a line hold.
 func firstWords(text string, n int) string {
-	line := []rune(oneLine(text[:min(len(text), 16*n)]))
-	if len(line) <= n {
-		return string(line)
+	line := oneLine(text[:min(len(text), 16*n)])
+	if ansi.StringWidth(line) <= n {
+		return line
 	}
-	return strings.TrimRight(string(line[:n-1]), " ") + "…"
+	return strings.TrimRight(ansi.Truncate(line, n-1, ""), " ") + "…"
 }
 
 // orNull is a string member of JSON that may be unknown.

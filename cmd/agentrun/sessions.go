@@ -26,6 +26,7 @@ working directory.`,
 		newSessionsListCommand(env), newSessionsShowCommand(env), newSessionsTreeCommand(env),
 		newSessionsNewCommand(env), newSessionsRenameCommand(env), newSessionsRemoveCommand(env),
 		newSessionsPathCommand(env), newSessionsCompressCommand(env),
+		newSessionsBranchCommand(env), newSessionsLabelCommand(env),
 	}
 	for _, verb := range verbs {
 		if verb.ValidArgsFunction == nil {

@@ -6,31 +6,39 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
 func newSessionsTreeCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	all := false
+	cmd := &cobra.Command{
 		Use:   "tree [ID]",
 		Short: "Draw the tree of a session's entries",
-		Long: `tree draws the entries of a session in their order, with id, type or role, time
-and first words. A run that has ended is one line, that of its end. Where a
-session branches, the branches are indented; the last entry is marked.
+		Long: `tree draws the entries of a session in their order: id, type or role, time, size
+of the line, [label], first words. A run that has ended is one line, that of its
+end. Where a session branches, the branches are indented, and * marks entries on
+the way to the leaf, which is the last entry of the file.
+
+At a terminal, the middle of a long stretch without branches is folded.
 
 With --json it is one object a line for every entry: id, parent, type, role,
-time, line, leaf.`,
+time, line, leaf, size, label, active (whether the leaf descends from it).`,
 		Args: positional(0, 1, "at most one session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return env.drawTree(cmd.Context(), only(args, 0))
+			return env.drawTree(cmd.Context(), only(args, 0), all)
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "fold nothing")
+	return cmd
 }
 
-func (e *environment) drawTree(ctx context.Context, arg string) (err error) {
+func (e *environment) drawTree(ctx context.Context, arg string, all bool) (err error) {
 	_, s, err := e.view(ctx, arg)
 	if err != nil {
 		return err
@@ -40,26 +48,48 @@ func (e *environment) drawTree(ctx context.Context, arg string) (err error) {
 	if err != nil {
 		return err
 	}
+	labels, err := s.Labels(ctx)
+	if err != nil {
+		return err
+	}
 	if tree.Len() == 0 && !e.json {
 		e.remark("%s has no entries", s.Path())
 	}
 	out := bufio.NewWriter(e.stdout)
-	d := drawing{s: s, tree: tree, out: out}
+	d := newDrawing(tree, labels, out)
+	d.columns, d.coloured = columns(e.stdout), coloured(e.stdout)
+	d.folding = d.columns > 0 && !all
 	draw := d.lines
 	if e.json {
 		draw = d.objects
 	}
-	if err := draw(ctx); err != nil {
-		return errors.Join(err, out.Flush())
-	}
-	return out.Flush()
+	return errors.Join(draw(ctx), out.Flush())
 }
 
 // drawing is a tree on its way to the page.
 type drawing struct {
-	s    *session.Session
-	tree *session.Tree
-	out  *bufio.Writer
+	tree     *session.Tree
+	labels   map[string]string
+	out      *bufio.Writer
+	children [][]int
+	roots    []int
+	active   []bool // by entry: the leaf is it or descends from it
+	branches bool   // the tree is more than one line of descent
+
+	columns  int // of the terminal, 0 without one
+	coloured bool
+	folding  bool
+}
+
+func newDrawing(tree *session.Tree, labels map[string]string, out *bufio.Writer) *drawing {
+	d := &drawing{tree: tree, labels: labels, out: out, active: make([]bool, tree.Len())}
+	d.children, d.roots = tree.Children()
+	path := tree.Path(tree.Leaf())
+	for _, i := range path {
+		d.active[i] = true
+	}
+	d.branches = len(path) < tree.Len()
+	return d
 }
 
 // treeItem is one line of sessions tree --json.
@@ -71,16 +101,25 @@ type treeItem struct {
 	Time   *string `json:"time"`
 	Line   int     `json:"line"`
 	Leaf   bool    `json:"leaf"`
+	Size   int     `json:"size"`
+	Label  *string `json:"label"`
+	Active bool    `json:"active"`
 }
 
 // objects writes one object for each entry, in file order.
 func (d *drawing) objects(ctx context.Context) error {
 	for i, n := range d.tree.All() {
-		e, err := d.s.EntryAt(ctx, d.tree, i)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e, err := d.tree.Entry(i)
 		if err != nil {
 			return err
 		}
-		item := treeItem{ID: n.ID, Type: e.Type(), Role: orNull(e.Role()), Time: timestamp(e.Time()), Line: n.Line, Leaf: i == d.tree.Leaf()}
+		item := treeItem{
+			ID: n.ID, Type: e.Type(), Role: orNull(e.Role()), Time: timestamp(e.Time()), Line: n.Line,
+			Leaf: i == d.tree.Leaf(), Size: n.Size, Label: orNull(d.labels[n.ID]), Active: d.active[i],
+		}
 		if n.Parent >= 0 {
 			item.Parent = orNull(d.tree.Node(n.Parent).ID)
 		}
@@ -102,10 +141,9 @@ type branch struct {
 	below string // before what follows it
 }
 
-// lines draws the tree. It keeps a stack of its own: a session may be a million
-// entries deep.
+// lines draws the tree, one stretch without branches after the other. It keeps a
+// stack of its own: a session may branch at each of a million entries.
 func (d *drawing) lines(ctx context.Context) error {
-	children, roots := d.tree.Children()
 	var stack []branch
 	push := func(entries []int, lead string) {
 		for i := len(entries) - 1; i >= 0; i-- {
@@ -122,54 +160,135 @@ func (d *drawing) lines(ctx context.Context) error {
 			stack = append(stack, b)
 		}
 	}
-	push(roots, "")
+	push(d.roots, "")
+	var run []int
 	for len(stack) > 0 {
 		b := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		e, err := d.s.EntryAt(ctx, d.tree, b.entry)
-		if err != nil {
+		run = append(run[:0], b.entry)
+		last := b.entry
+		for len(d.children[last]) == 1 {
+			last = d.children[last][0]
+			run = append(run, last)
+		}
+		if err := d.stretch(ctx, b, run); err != nil {
 			return err
 		}
-		if b.entry, e, err = d.fold(ctx, b.entry, e, children); err != nil {
-			return err
-		}
-		d.line(b, e)
-		push(children[b.entry], b.below)
+		push(d.children[last], b.below)
 	}
 	return nil
 }
 
-// fold returns the end of a run in place of a start that nothing but its end follows.
-func (d *drawing) fold(ctx context.Context, at int, e entry.Entry, children [][]int) (int, entry.Entry, error) {
+// How much of a long stretch is drawn when its middle is folded.
+const (
+	foldedHead = 6
+	foldedTail = 14
+	foldedFrom = foldedHead + foldedTail + 10
+)
+
+// stretch draws entries that follow each other without a branch. Folded entries are
+// not read, so a session of a million entries is drawn at once.
+func (d *drawing) stretch(ctx context.Context, b branch, run []int) error {
+	lead, folded := b.lead, 0
+	unfold := func() {
+		if folded > 0 {
+			words := fmt.Sprintf("%s⋮ %s (--all shows them)", lead, count(int64(folded), "entry", "entries"))
+			fmt.Fprintln(d.out, d.paint(faint, words))
+			lead, folded = b.below, 0
+		}
+	}
+	for i := 0; i < len(run); i++ {
+		at := run[i]
+		if d.folding && len(run) >= foldedFrom && i >= foldedHead && i < len(run)-foldedTail && d.labels[d.tree.Node(at).ID] == "" {
+			folded++
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		unfold()
+		e, err := d.tree.Entry(at)
+		if err != nil {
+			return err
+		}
+		if i+1 < len(run) {
+			end, ok, err := d.endOf(e, run[i+1])
+			if err != nil {
+				return err
+			}
+			if ok {
+				i++
+				at, e = run[i], end
+			}
+		}
+		d.line(lead, at, e)
+		lead = b.below
+	}
+	unfold()
+	return nil
+}
+
+// endOf returns the entry next when it is the end of the run that e begins.
+func (d *drawing) endOf(e entry.Entry, next int) (entry.Entry, bool, error) {
 	start, ok := bash.StartOf(e)
-	if !ok || len(children[at]) != 1 {
-		return at, e, nil
+	if !ok || d.labels[e.ID()] != "" {
+		return e, false, nil
 	}
-	next := children[at][0]
-	end, err := d.s.EntryAt(ctx, d.tree, next)
+	end, err := d.tree.Entry(next)
 	if err != nil {
-		return 0, entry.Entry{}, err
+		return e, false, err
 	}
-	if run, ok := bash.EndOf(end); ok && run == start.Run {
-		return next, end, nil
-	}
-	return at, e, nil
+	run, ok := bash.EndOf(end)
+	return end, ok && run == start.Run, nil
 }
 
 // line draws one entry.
-func (d *drawing) line(b branch, e entry.Entry) {
+func (d *drawing) line(lead string, at int, e entry.Entry) {
 	kind := e.Role()
 	if kind == "" {
 		kind = e.Type()
 	}
-	fmt.Fprintf(d.out, "%s%s  %s  %s", b.lead, shortID(e.ID()), oneLine(kind), localTime(e.Time()))
-	if words := words(e); words != "" {
-		fmt.Fprintf(d.out, "  %s", firstWords(words, 60))
+	mark := ""
+	if d.branches {
+		mark = "  "
+		if d.active[at] {
+			mark = "* "
+		}
 	}
-	if b.entry == d.tree.Leaf() {
-		fmt.Fprint(d.out, "  <- last entry")
+	look := plain
+	leaf := at == d.tree.Leaf()
+	switch {
+	case leaf:
+		look = bold
+	case !d.active[at]:
+		look = faint
 	}
-	fmt.Fprintln(d.out)
+	head := fmt.Sprintf("%s%s  %s  %s  %s", mark, shortID(e.ID()), oneLine(kind), localTime(e.Time()), outputsink.FormatBytes(int64(d.tree.Node(at).Size)))
+	label, tail := "", ""
+	if name := d.labels[e.ID()]; name != "" {
+		label = "  [" + firstWords(name, 40) + "]"
+	}
+	if leaf {
+		tail = "  <- leaf"
+	}
+	room := 60
+	if d.columns > 0 {
+		room = d.columns - ansi.StringWidth(lead+head+label+tail) - 2
+	}
+	text := ""
+	if room >= 8 {
+		if text = firstWords(words(e), room); text != "" {
+			text = "  " + text
+		}
+	}
+	fmt.Fprintf(d.out, "%s%s%s%s\n", d.paint(faint, lead), d.paint(look, head), d.paint(yellow, label), d.paint(look, text+tail))
+}
+
+func (d *drawing) paint(look style, s string) string {
+	if !d.coloured {
+		return s
+	}
+	return look.in(s)
 }
 
 // shortID is an id as a person reads it and gives it to agentrun read: whole, as
@@ -189,21 +308,33 @@ func words(e entry.Entry) string {
 				words += " -> " + call.Name
 			}
 			return words
+		case entry.ToolResultMessage:
+			return m.ToolName + ": " + m.Content.Text()
 		}
 		return entry.Text(m)
 	}
 	if title, _, ok := e.Title(); ok {
 		return title
 	}
-	var custom struct {
-		CustomType string     `json:"customType"`
-		Data       bash.Start `json:"data"`
+	body, err := e.Body()
+	if err != nil {
+		return ""
 	}
-	if e.Type() == entry.TypeCustom && e.Decode(&custom) == nil {
-		if custom.CustomType == bash.StartType {
-			return custom.CustomType + ": " + custom.Data.Command
+	switch b := body.(type) {
+	case entry.Label:
+		if b.Label == "" {
+			return shortID(b.TargetID) + " has no label any more"
 		}
-		return custom.CustomType
+		return shortID(b.TargetID) + " is " + b.Label
+	case entry.ModelChange:
+		return b.Selector()
+	case entry.ModeChange:
+		return b.Mode
+	case entry.Custom:
+		if start, ok := bash.StartOf(e); ok {
+			return b.CustomType + ": " + start.Command
+		}
+		return b.CustomType
 	}
 	return ""
 }

@@ -120,6 +120,11 @@ type ResetBoundary struct {
 	Checkpoint *Checkpoint `json:"agentrun,omitempty"` // as in [Compaction]
 }
 
+// CustomTypeLeaf is the customType of an entry whose only purpose is to be the last
+// one of the file: programs take that for the leaf, and so follow a branch that has no
+// message yet.
+const CustomTypeLeaf = "agentrun.leaf"
+
 // Custom is data of an extension. No model sees it.
 type Custom struct {
 	CustomType string          `json:"customType"`

@@ -15,7 +15,7 @@ const (
 	StartType = "agentrun.run.start"
 	// LeafType is the custom entry that puts the leaf back where it was, after the end of a run went to a branch that
 	// had been left. Programs take the last entry of the file for the leaf, and so follow it.
-	LeafType = "agentrun.leaf"
+	LeafType = entry.CustomTypeLeaf
 )
 
 // Log is what recording a run needs of a session. *session.Session is one.
