@@ -177,6 +177,9 @@ func (d *Dir) writeAgent(ctx context.Context, id AgentID, out Output) (Agent, er
 	if err != nil {
 		return Agent{}, err
 	}
+	if err := d.admit(int64(len(out.Text) + len(out.JSON))); err != nil {
+		return Agent{}, err
+	}
 	version := 1
 	if have := d.versions(id, s); len(have) > 0 {
 		version = have[len(have)-1] + 1
@@ -204,6 +207,19 @@ func (d *Dir) writeAgent(ctx context.Context, id AgentID, out Output) (Agent, er
 		return Agent{}, err
 	}
 	return d.LookupAgent(ctx, id, version)
+}
+
+// admit asks the quota for n bytes, all or none.
+func (d *Dir) admit(n int64) error {
+	if d.opt.Quota == nil {
+		return nil
+	}
+	granted, err := d.opt.Quota(d.Path(), n)
+	if granted < n {
+		_, _ = d.opt.Quota(d.Path(), -granted)
+		return err
+	}
+	return nil
 }
 
 // publishText writes a new file; it fails with fs.ErrExist when there is one. It

@@ -84,6 +84,11 @@ type Options struct {
 	LoggedMax func(ctx context.Context) (int64, error)
 	// MaxJSON bounds what AgentJSON loads, in bytes; 0 means DefaultMaxJSON.
 	MaxJSON int64
+	// Quota is asked before bytes are kept in dir, which is the path of the Dir. It
+	// returns how many of n there is room for; with fewer than n comes the error that
+	// says why. A negative n gives back what was granted and not used. nil has room for
+	// all.
+	Quota func(dir string, n int64) (granted int64, err error)
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// FS is the file system; nil means durable.OS. Tests inject faults here.

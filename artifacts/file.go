@@ -24,6 +24,9 @@ type File struct {
 	f    durable.File
 	side sidecar
 
+	size int64 // of the file, where Quota is asked
+	room int64 // what Quota has granted and was not written
+
 	mu        sync.Mutex // guards all below
 	ended     bool
 	failed    error // of the first write that failed
@@ -41,9 +44,53 @@ func (f *File) Path() string { return f.f.Name() }
 
 // Write appends p where the last Write ended.
 func (f *File) Write(p []byte) (int, error) {
-	n, err := f.f.Write(p)
+	allowed, refused := f.admit(p, f.size)
+	n, err := 0, error(nil)
+	if len(allowed) > 0 || refused == nil {
+		n, err = f.f.Write(allowed)
+	}
+	f.grew(f.size + int64(n))
+	if err == nil {
+		err = refused
+	}
 	f.noticed(err)
 	return n, err
+}
+
+// grantBytes is how much is asked of the quota at once.
+const grantBytes = 256 << 10
+
+// admit returns as much of what is to be written at off as the quota has room for,
+// and why it has none for the rest.
+func (f *File) admit(p []byte, off int64) ([]byte, error) {
+	ask := f.dir.opt.Quota
+	need := off + int64(len(p)) - f.size
+	if ask == nil || need <= f.room {
+		return p, nil
+	}
+	// Given back first: a quota that counts files anew would count this room twice.
+	f.returnRoom()
+	granted, err := ask(f.dir.Path(), max(need, grantBytes))
+	if f.room = granted; need <= granted {
+		return p, nil
+	}
+	return p[:max(0, int64(len(p))-(need-f.room))], err
+}
+
+// grew notes the size of the file, which uses up room, or gives it back.
+func (f *File) grew(size int64) {
+	if f.dir.opt.Quota != nil {
+		f.room -= size - f.size
+		f.size = size
+	}
+}
+
+// returnRoom gives back what was granted and not used.
+func (f *File) returnRoom() {
+	if f.room > 0 {
+		_, _ = f.dir.opt.Quota(f.dir.Path(), -f.room) // there is nothing to refuse
+		f.room = 0
+	}
 }
 
 // ReadAt reads what was written so far.
@@ -52,7 +99,17 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, o
 // WriteAt overwrites bytes; it does not move the place where Write continues. A
 // file that was overwritten is finished as Capped.
 func (f *File) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.f.WriteAt(p, off)
+	allowed, refused := f.admit(p, off)
+	n, err := 0, error(nil)
+	if len(allowed) > 0 || refused == nil {
+		n, err = f.f.WriteAt(allowed, off)
+	}
+	if end := off + int64(n); end > f.size {
+		f.grew(end)
+	}
+	if err == nil {
+		err = refused
+	}
 	f.noticed(err)
 	f.mu.Lock()
 	f.rewritten = true
@@ -64,6 +121,7 @@ func (f *File) WriteAt(p []byte, off int64) (int, error) {
 func (f *File) Truncate(size int64) error {
 	err := f.f.Truncate(size)
 	if err == nil {
+		f.grew(size)
 		_, err = f.f.Seek(size, io.SeekStart)
 	}
 	f.noticed(err)
@@ -90,6 +148,9 @@ func (f *File) end() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first := !f.ended
+	if first {
+		f.returnRoom()
+	}
 	f.ended = true
 	return first
 }
@@ -175,6 +236,8 @@ func (f *File) Discard() error {
 func (f *File) remove() error {
 	err := errors.Join(f.f.Close(), f.dir.fs.Remove(f.Path()))
 	if err == nil {
+		f.room = f.size
+		f.returnRoom()
 		err = f.dir.fs.Remove(f.dir.join(sidecarName(f.id)))
 	}
 	return err

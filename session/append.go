@@ -112,6 +112,12 @@ func (s *Session) appendOne(ctx context.Context, how request, b entry.Body) (str
 		groups.Put(g)
 		return "", err
 	}
+	if s.quota != nil && !how.beside {
+		if err := s.admit(ctx, &g.req); err != nil {
+			groups.Put(g)
+			return "", err
+		}
+	}
 	err := s.submit(ctx, g)
 	id := g.req.id
 	if err == nil {
@@ -129,6 +135,11 @@ func (s *Session) AppendAll(ctx context.Context, bodies ...entry.Body) (ids []st
 	g, err := s.groupOf(ctx, bodies)
 	if err != nil {
 		return nil, err
+	}
+	if s.quota != nil {
+		if err := s.admit(ctx, g.reqs...); err != nil {
+			return nil, err
+		}
 	}
 	err = s.submit(ctx, g)
 	for _, r := range g.reqs {
@@ -175,10 +186,10 @@ func (r *request) set(b entry.Body) error {
 }
 
 // prepare applies the persistence rules: blobs are stored before the line that
-// names them is written.
-func (s *Session) prepare(ctx context.Context, r *request) error {
+// names them is written. With admit the quota is asked for each.
+func (s *Session) prepare(ctx context.Context, r *request, admit bool) error {
 	if r.back != nil {
-		if err := s.prepare(ctx, r.back); err != nil {
+		if err := s.prepare(ctx, r.back, admit); err != nil {
 			return err
 		}
 	}
@@ -188,7 +199,11 @@ func (s *Session) prepare(ctx context.Context, r *request) error {
 	}
 	// The rules walk over a whole entry.
 	whole, n := r.whole()
-	out, err := persist.Prepare(ctx, whole, s.putBlob)
+	put := s.putBlob
+	if admit {
+		put = s.admitBlob
+	}
+	out, err := persist.Prepare(ctx, whole, put)
 	if err != nil {
 		return err
 	}

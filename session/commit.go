@@ -123,7 +123,7 @@ func (s *Session) flushPending(ctx context.Context) error {
 		return nil
 	}
 	for _, r := range s.writer.pending {
-		if err := s.prepare(ctx, r); err != nil {
+		if err := s.prepare(ctx, r, false); err != nil {
 			return fmt.Errorf("appending to %s: storing a blob: %w", s.Path(), err)
 		}
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	// be called from any goroutine that appends or closes, and must not call the
 	// session that the event is of.
 	Report func(Event)
+	// Quota is asked before an entry is accepted; nil accepts all.
+	Quota Quota
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// FS is the file system; nil means the real one. Tests inject faults here.
@@ -60,6 +62,10 @@ type Info = catalog.Info
 
 // Listing is what Manager.List found.
 type Listing = catalog.Listing
+
+// ResolveHome returns the absolute path of a home, as OpenManager finds it: home
+// when it is not empty, else what the environment says.
+func ResolveHome(home string) (string, error) { return catalog.ResolveHome(home) }
 
 // OpenManager opens a home: the directory given, or if that is empty the one
 // that AGENTRUN_HOME names, or the agentrun directory of XDG_DATA_HOME. Nothing is
@@ -163,7 +169,7 @@ func (m *Manager) Create(ctx context.Context, cwd string, o CreateOptions) (*Ses
 func (m *Manager) newSession(path string) *Session {
 	s := &Session{
 		fs: m.opts.FS, blobs: m.blobs, durability: m.opts.Durability,
-		now: m.opts.Now, report: m.opts.Report, manager: m,
+		now: m.opts.Now, report: m.opts.Report, manager: m, quota: m.opts.Quota,
 	}
 	s.place.Store(&path)
 	return s

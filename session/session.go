@@ -35,6 +35,8 @@ type Session struct {
 	report     func(Event)
 	readOnly   bool
 	manager    *Manager
+	quota      Quota     // nil without one
+	cited      citations // of quota
 
 	// fresh is the header to write when the file has none. mu guards it.
 	fresh record.Header

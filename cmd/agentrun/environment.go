@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/usage"
 )
 
 // Environment variables that stand in for flags. AGENTRUN_HOME is read by package
@@ -34,6 +35,8 @@ type environment struct {
 	json       bool
 	quiet      bool
 	durability durability
+
+	guard *usage.Guard // of the home that was opened; nil without quotas
 }
 
 func (e *environment) addFlags(f *pflag.FlagSet) {
@@ -95,10 +98,23 @@ func (d *durability) Set(s string) error {
 
 // manager opens the home.
 func (e *environment) manager() (*session.Manager, error) {
-	return session.OpenManager(e.home, session.Options{
+	home, err := session.ResolveHome(e.home)
+	if err != nil {
+		return nil, err
+	}
+	o := session.Options{
 		Durability: e.durability.value,
 		Report:     func(ev session.Event) { e.remark("%v", ev) },
-	})
+	}
+	if e.guard = usage.Open(home, usage.Options{Warn: e.warnOfQuota}); e.guard != nil {
+		o.Quota = e.guard
+	}
+	return session.OpenManager(home, o)
+}
+
+// warnOfQuota tells that a quota is nearly used up.
+func (e *environment) warnOfQuota(l usage.Limit) {
+	e.remark("%d %% of %v; agentrun sessions du shows where it is", 100*l.Used/l.Limit, l)
 }
 
 // chosen is the session that arg, else a flag or variable, names; "" is none.
@@ -196,7 +212,11 @@ func (e *environment) artifacts(s *session.Session) *artifacts.Dir {
 	if dir == "" {
 		return nil
 	}
-	return artifacts.Open(dir, artifacts.Options{Sync: e.durability.value == session.Sync, LoggedMax: s.MaxArtifactID})
+	o := artifacts.Options{Sync: e.durability.value == session.Sync, LoggedMax: s.MaxArtifactID}
+	if e.guard != nil {
+		o.Quota = e.guard.Artifacts
+	}
+	return artifacts.Open(dir, o)
 }
 
 func workingDirectory() (string, error) {

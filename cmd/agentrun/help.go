@@ -46,8 +46,8 @@ func newHelpCommand() *cobra.Command {
 	}
 }
 
-// usage is the part of a command's help that follows from its definition.
-func usage(cmd *cobra.Command) string {
+// usageText is the part of a command's help that follows from its definition.
+func usageText(cmd *cobra.Command) string {
 	cmd.InitDefaultHelpFlag()
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %s\n", cmd.UseLine())

@@ -32,5 +32,7 @@ func run(args []string) int {
 	env := &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, args: args}
 	root := newRootCommand(env)
 	root.SetArgs(commandFirst(root, args))
-	return env.conclude(root.ExecuteContext(context.Background()))
+	err := root.ExecuteContext(context.Background())
+	env.guard.Close()
+	return env.conclude(err)
 }

@@ -195,7 +195,7 @@ func TestHelpOfEveryCommandHasLinesOf80Columns(t *testing.T) {
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		seen++
-		for _, line := range strings.Split(cmd.Long+"\n"+usage(cmd), "\n") {
+		for _, line := range strings.Split(cmd.Long+"\n"+usageText(cmd), "\n") {
 			if n := len([]rune(line)); n > helpColumns {
 				t.Errorf("%s: %d columns: %s", cmd.CommandPath(), n, line)
 			}

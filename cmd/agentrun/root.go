@@ -82,7 +82,7 @@ recorded in the log of a session.`,
 		help(cmd, args)
 	})
 	root.SetUsageFunc(func(cmd *cobra.Command) error {
-		_, err := io.WriteString(env.stdout, usage(cmd))
+		_, err := io.WriteString(env.stdout, usageText(cmd))
 		return err
 	})
 	root.SetHelpCommand(newHelpCommand())

@@ -27,6 +27,7 @@ working directory.`,
 		newSessionsNewCommand(env), newSessionsRenameCommand(env), newSessionsRemoveCommand(env),
 		newSessionsPathCommand(env), newSessionsCompressCommand(env),
 		newSessionsBranchCommand(env), newSessionsLabelCommand(env),
+		newSessionsDuCommand(env),
 	}
 	for _, verb := range verbs {
 		if verb.ValidArgsFunction == nil {

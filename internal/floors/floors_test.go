@@ -34,6 +34,7 @@ var floorOf = map[string]int{
 	"tool":        3,
 	"tool/bash":   3,
 	"tool/read":   3,
+	"usage":       3,
 
 	"cmd/agentrun": 8,
 }

@@ -1,0 +1,269 @@
+package usage
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// warnAt is the part of a limit from which on it is warned of.
+const warnAt = 0.8
+
+// How old a count may be on whose word a warning is given, or something refused. A
+// count walks over the home: a command that runs in a loop against a used up quota
+// must not do so each time.
+const (
+	maxAgeWarning = time.Minute
+	maxAgeRefusal = 5 * time.Second
+	maxAge        = 24 * time.Hour
+)
+
+// step is how much is kept before totals are compared with those of others again.
+func step(limit int64) int64 { return min(max(limit/256, 64<<10), 16<<20) }
+
+// Options of a Guard.
+type Options struct {
+	// Warn is told once of each limit that is used up by four fifths; nil means that
+	// nobody is. It may be called from any goroutine that keeps something and must not
+	// call the Guard.
+	Warn func(Limit)
+	Now  func() time.Time // nil means time.Now
+	FS   durable.FS       // nil means durable.OS; tests inject faults here
+}
+
+// Guard holds what is kept against the quotas of a home. A nil Guard has none.
+type Guard struct {
+	home  string
+	quota config.Quota
+	opt   Options
+	err   error // of the settings
+
+	mu     sync.Mutex // guards all below
+	ledger ledger
+	dirs   map[string]*directory
+	warned map[Limit]bool // with Used 0
+}
+
+// directory is what is known of the artifacts of one session.
+type directory struct {
+	counted int64     // bytes at the last count
+	granted int64     // since
+	at      time.Time // of that count
+}
+
+// Open reads the settings of a home. Without any quota it returns nil. Settings that
+// cannot be read are an error of everything that is to be kept: a limit may be
+// among them.
+func Open(home string, o Options) *Guard {
+	if o.FS == nil {
+		o.FS = durable.OS
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c, err := config.Load(o.FS, home)
+	if err == nil && c.Quota.IsZero() {
+		return nil
+	}
+	return &Guard{
+		home: home, quota: c.Quota, opt: o, err: err,
+		ledger: ledger{fs: o.FS, home: home, now: o.Now},
+		dirs:   map[string]*directory{}, warned: map[Limit]bool{},
+	}
+}
+
+// Log asks for n more bytes in a log that has size bytes. An error that matches
+// [ErrQuota] is a no.
+func (g *Guard) Log(size, n int64) error {
+	if g.err != nil {
+		return g.err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.fits(Limit{OfSession, Log, size, of(g.quota.Session, Log)}, n); err != nil {
+		return err
+	}
+	return g.takeAll(Log, n)
+}
+
+// Blob asks for a blob of n bytes for a session that cites blobs of cited bytes;
+// fresh says that the home does not have it yet.
+func (g *Guard) Blob(cited, n int64, fresh bool) error {
+	if g.err != nil {
+		return g.err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.fits(Limit{OfSession, Blobs, cited, of(g.quota.Session, Blobs)}, n); err != nil || !fresh {
+		return err
+	}
+	return g.takeAll(Blobs, n)
+}
+
+// Artifacts asks for n more bytes in the artifact directory dir and returns how many
+// it may have; with fewer than n comes the error that says why. A negative n gives
+// bytes back that were granted and not used.
+func (g *Guard) Artifacts(dir string, n int64) (granted int64, err error) {
+	if g.err != nil {
+		return 0, g.err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	limit := of(g.quota.Session, Artifacts)
+	d := g.dirs[dir]
+	if d == nil {
+		d = &directory{}
+		g.dirs[dir] = d
+	}
+	if n < 0 {
+		d.granted += n
+		g.ledger.add(Artifacts, n)
+		return n, nil
+	}
+	granted = n
+	if limit > 0 {
+		if d.at.IsZero() || d.granted >= step(limit) || d.counted+d.granted+n > limit && g.opt.Now().Sub(d.at) > maxAgeRefusal {
+			g.count(dir, d)
+		}
+		used := d.counted + d.granted
+		if granted = min(n, max(0, limit-used)); granted < n {
+			err = g.refusal(Limit{OfSession, Artifacts, used + granted, limit})
+		}
+		g.warn(Limit{OfSession, Artifacts, used + granted, limit})
+	}
+	if got, herr := g.take(Artifacts, granted); got < granted {
+		granted, err = got, herr
+	}
+	d.granted += granted
+	return granted, err
+}
+
+// count counts what a session keeps as artifacts. A directory that cannot be read
+// holds nothing that was counted; who writes into it will hear why.
+func (g *Guard) count(dir string, d *directory) {
+	d.counted, d.granted, d.at = 0, 0, g.opt.Now()
+	w := walker{fs: g.opt.FS}
+	_ = w.tree(dir, func(f file) {
+		if f.class == Artifacts {
+			d.counted += f.id.Size
+		}
+	})
+}
+
+// fits refuses n more bytes than a limit has room for, and warns of a limit that is
+// nearly used up.
+func (g *Guard) fits(l Limit, n int64) error {
+	if l.Limit == 0 {
+		return nil
+	}
+	if l.Used+n > l.Limit {
+		return g.refusal(l)
+	}
+	l.Used += n
+	g.warn(l)
+	return nil
+}
+
+func (g *Guard) refusal(l Limit) error {
+	return &QuotaError{Limit: l, Path: config.Path(g.home)}
+}
+
+// warn tells once of a limit that is nearly used up.
+func (g *Guard) warn(l Limit) {
+	if float64(l.Used) < warnAt*float64(l.Limit) {
+		return
+	}
+	key := Limit{Scope: l.Scope, Class: l.Class}
+	if g.warned[key] || g.opt.Warn == nil {
+		return
+	}
+	g.warned[key] = true
+	g.opt.Warn(l)
+}
+
+// takeAll is take for what cannot be had in part.
+func (g *Guard) takeAll(c Class, n int64) error {
+	got, err := g.take(c, n)
+	if got < n {
+		g.ledger.add(c, -got)
+		return err
+	}
+	return nil
+}
+
+// take asks for n bytes of what the home may have.
+func (g *Guard) take(c Class, n int64) (granted int64, err error) {
+	if g.quota.Home == (config.Limits{}) {
+		return n, nil
+	}
+	limit := of(g.quota.Home, c)
+	g.ledger.load(maxAge)
+	used := func() int64 { return g.ledger.used(c) }
+	if limit > 0 {
+		if used()+n > limit {
+			g.ledger.load(maxAgeRefusal)
+		}
+		if granted = min(n, max(0, limit-used())); granted < n {
+			err = g.refusal(Limit{OfHome, c, used() + granted, limit})
+		}
+	} else {
+		granted = n
+	}
+	g.ledger.add(c, granted)
+	if limit == 0 {
+		return granted, err
+	}
+	if key := (Limit{Scope: OfHome, Class: c}); !g.warned[key] && float64(used()) >= warnAt*float64(limit) {
+		g.ledger.load(maxAgeWarning)
+		g.warn(Limit{OfHome, c, used(), limit})
+	}
+	if g.ledger.unsaid >= step(limit) {
+		g.ledger.say()
+	}
+	return granted, err
+}
+
+// Limits says how far the quotas of the home are used up, counted now. It is for du,
+// which has counted everything anyway.
+func Limits(q config.Quota, r *Report) []Limit {
+	limits := []Limit{}
+	used := map[Class]int64{
+		Log: r.Classes.Log, Artifacts: r.Classes.Artifacts,
+		Blobs: r.Classes.Blobs.Unique + r.Classes.Blobs.Shared + r.Classes.Blobs.Unreferenced,
+	}
+	for _, c := range []Class{Log, Artifacts, Blobs} {
+		if l := of(q.Home, c); l > 0 {
+			limits = append(limits, Limit{OfHome, c, used[c], l})
+		}
+	}
+	return limits
+}
+
+// SessionLimits says how far a session has used up its quotas.
+func SessionLimits(q config.Quota, s *Session) []Limit {
+	limits := []Limit{}
+	used := map[Class]int64{Log: s.Log, Artifacts: s.Artifacts, Blobs: s.Blobs.Unique + s.Blobs.Shared}
+	for _, c := range []Class{Log, Artifacts, Blobs} {
+		if l := of(q.Session, c); l > 0 {
+			limits = append(limits, Limit{OfSession, c, used[c], l})
+		}
+	}
+	return limits
+}
+
+// Close adds what was kept to the totals of the home. That they could not be written
+// costs a count some day.
+func (g *Guard) Close() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ledger.say()
+}
+
+// IsRefusal reports whether an error is about a quota.
+func IsRefusal(err error) bool { return errors.Is(err, ErrQuota) }

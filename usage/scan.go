@@ -1,0 +1,155 @@
+package usage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// scanBytes is how much of a log is looked at at once.
+const scanBytes = 1 << 20
+
+// headBytes is how much of a line says what tool its entry is of: the envelope and
+// the first members of a message come before its content.
+const headBytes = 1 << 10
+
+// maxWindow bounds the memory that a compressed log may ask for.
+const maxWindow = 64 << 20
+
+// scan is what a log says about space.
+type scan struct {
+	refs  map[blobref.Ref]bool
+	tools map[string]int64 // bytes of lines by tool, before compression
+}
+
+// scanLog reads a log, compressed or not. It looks for references anywhere in the
+// text, so that it finds those of damaged lines and of other programs too.
+func scanLog(ctx context.Context, fsys durable.FS, path string) (scan, error) {
+	s := scan{refs: map[blobref.Ref]bool{}, tools: map[string]int64{}}
+	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return s, fmt.Errorf("looking into %s: %w", path, err)
+	}
+	defer f.Close()
+	r, done, err := decompressed(path, f)
+	if err == nil {
+		defer done()
+		err = s.read(ctx, r)
+	}
+	if err != nil {
+		return s, fmt.Errorf("looking into %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func decompressed(path string, f io.Reader) (io.Reader, func(), error) {
+	switch {
+	case strings.HasSuffix(path, ".zst"):
+		d, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, nil, err
+		}
+		return d, d.Close, nil
+	case strings.HasSuffix(path, ".gz"):
+		d, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d, func() {}, nil
+	}
+	return f, func() {}, nil
+}
+
+// read takes the text in pieces. Each begins with the end of the one before, in
+// which a reference may have begun.
+func (s *scan) read(ctx context.Context, r io.Reader) error {
+	const overlap = blobref.TextLen - 1
+	buf := make([]byte, overlap+scanBytes)
+	line := openLine{}
+	for kept := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(r, buf[kept:])
+		s.citations(buf[:kept+n])
+		line.take(buf[kept:kept+n], s.tools)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			line.end(s.tools)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		kept = copy(buf, buf[kept+n-overlap:kept+n])
+	}
+}
+
+func (s *scan) citations(b []byte) {
+	for {
+		i := bytes.Index(b, []byte(blobref.Prefix))
+		if i < 0 || len(b) < i+blobref.TextLen {
+			return
+		}
+		if ref, err := blobref.Parse(string(b[i : i+blobref.TextLen])); err == nil {
+			s.refs[ref] = true
+		}
+		b = b[i+len(blobref.Prefix):]
+	}
+}
+
+// openLine is a line of which not all was seen.
+type openLine struct {
+	head []byte
+	size int64
+}
+
+func (l *openLine) take(b []byte, tools map[string]int64) {
+	for len(b) > 0 {
+		n, ended := len(b), false
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
+			n, ended = i+1, true
+		}
+		l.head = append(l.head, b[:min(n, headBytes-len(l.head))]...)
+		l.size += int64(n)
+		if b = b[n:]; ended {
+			l.end(tools)
+		}
+	}
+}
+
+func (l *openLine) end(tools map[string]int64) {
+	if l.size > 0 {
+		tools[toolOf(l.head)] += l.size
+	}
+	l.head, l.size = l.head[:0], 0
+}
+
+// conversation is what lines are of that no tool wrote.
+const conversation = "(conversation)"
+
+// toolOf says which tool an entry is of, by the beginning of its line as all
+// programs of the format write it.
+func toolOf(head []byte) string {
+	if bytes.Contains(head, []byte(`"role":"bashExecution"`)) {
+		return "bash"
+	}
+	if !bytes.Contains(head, []byte(`"role":"toolResult"`)) {
+		return conversation
+	}
+	_, rest, _ := bytes.Cut(head, []byte(`"toolName":"`))
+	name, _, ok := bytes.Cut(rest, []byte{'"'})
+	if !ok || len(name) == 0 {
+		return "(unknown tool)"
+	}
+	return string(name)
+}
