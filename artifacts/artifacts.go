@@ -13,6 +13,7 @@
 //	<id>.v2.md             output of that subagent, revived   agent://<id>.v2
 //	<id>.jsonl             the subagent's own session
 //	.artifact-<n>.json     who wrote artifact n, and how it ended
+//	.artifacts-<n>-<crc>.json  the same of many artifacts, in a fork
 //	.agent-<id>.json       who reserved the id
 //	.index/<n>.idx         line index of artifact n
 //	.index/next            numbers handed out so far
@@ -104,6 +105,9 @@ type Dir struct {
 	listing   sync.Mutex               // held by the one goroutine that lists
 	seen      atomic.Pointer[snapshot] // what the last listing found
 	published atomic.Bool              // the directory's own name was fsynced
+
+	packsMu sync.Mutex // guards packs
+	packs   map[string]map[int64]sidecar
 }
 
 // Open returns the artifact directory at path. It touches nothing: the directory

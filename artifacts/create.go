@@ -18,12 +18,15 @@ type counters struct {
 	Agent    int64 `json:"agent"`
 }
 
-const maxCounters = 4 << 10
+const (
+	countersName = "next"
+	maxCounters  = 4 << 10
+)
 
 // counters reads .index/next. A file that is absent or unreadable as JSON is the
 // same as zeros: the listing and the log know the rest.
 func (d *Dir) counters() (counters, error) {
-	data, err := durable.ReadFile(d.fs, d.index("next"), maxCounters)
+	data, err := durable.ReadFile(d.fs, d.index(countersName), maxCounters)
 	var c counters
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, durable.ErrTooLarge) {
 		return c, fmt.Errorf("reading the numbers handed out: %w", err)
@@ -41,7 +44,7 @@ func (d *Dir) remember(c counters) error {
 	}
 	// Never fsynced: after a power cut the listing and the log still know every
 	// number that anybody can refer to.
-	return durable.WriteFile(d.fs, d.index("next"), false, data)
+	return durable.WriteFile(d.fs, d.index(countersName), false, data)
 }
 
 // claimTries bounds how often a number is found taken by a program that does not

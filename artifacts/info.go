@@ -117,6 +117,9 @@ func (d *Dir) Lookup(ctx context.Context, id int64) (Info, error) {
 		if err != nil {
 			return Info{}, err
 		}
+		if from == foreign {
+			side, from = d.packed(s, id)
+		}
 		if name, ok := s.logs[id]; ok {
 			if info, err := d.describe(id, name, side, from); !errors.Is(err, fs.ErrNotExist) {
 				return info, err
@@ -240,7 +243,11 @@ func (d *Dir) ByRun(ctx context.Context, run string) (Info, bool, error) {
 		if err := ctx.Err(); err != nil {
 			return Info{}, false, fmt.Errorf("looking for the artifact of run %s: %w", run, err)
 		}
-		if side, from := d.provenance(sidecarName(id)); from != ours || side.Run != run {
+		side, from := d.provenance(sidecarName(id))
+		if from == foreign {
+			side, from = d.packed(s, id)
+		}
+		if from != ours || side.Run != run {
 			continue
 		}
 		info, err := d.Lookup(ctx, id)

@@ -22,6 +22,7 @@ type snapshot struct {
 	logs    map[int64]string // number to file name; the first by name where there are two
 	refused map[int64]string // names of artifacts that are links, directories or devices
 	missing map[int64]struct{}
+	packs   []string
 	top     int64 // highest number used up, -1 for none
 
 	agents   map[AgentID]agentFiles
@@ -85,6 +86,11 @@ func newSnapshot(id durable.Identity, entries []fs.DirEntry) *snapshot {
 	}
 	for _, e := range entries { // in the order of their names
 		name := e.Name()
+		if top, ok := parsePack(name); ok && e.Type().IsRegular() {
+			s.top = max(s.top, top)
+			s.packs = append(s.packs, name)
+			continue
+		}
 		if n, ok := parseNumbered(name); ok {
 			s.top = max(s.top, n)
 			if _, _, ok := parseLog(name); ok {

@@ -70,6 +70,10 @@ type File interface {
 	Name() string
 	Sync() error
 	Truncate(size int64) error
+	// CloneFrom makes the file, which must be empty, a copy of src that shares its
+	// blocks until one of the two is written to (a reflink). The error matches
+	// errors.ErrUnsupported where the file system cannot do that.
+	CloneFrom(src File) error
 	Stat() (fs.FileInfo, error)
 	// Identify is an fstat that allocates nothing.
 	Identify() (Identity, error)

@@ -183,6 +183,8 @@ func lstat(name *byte, st *unix.Stat_t) error {
 // atFDCWD is a variable because a negative constant is no uintptr.
 var atFDCWD = unix.AT_FDCWD
 
+func (f osFile) CloneFrom(src File) error { return clone(f, src) }
+
 func (f osFile) Identify() (Identity, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -50,6 +50,7 @@ var along = map[arrow]string{
 	{"blobstore/localdir", "internal/durable"}:              "only durable renames, locks and syncs",
 	{"internal/durable/faultfs", "internal/durable"}:        "wraps its FS to inject faults",
 	{"outputsink", "internal/lineindex"}:                    "indexes the lines of a spilled stream while it is written",
+	{"session", "artifacts"}:                                "a fork brings the artifacts along before its log is there",
 	{"session", "session/entry"}:                            "entries are what a log is made of",
 	{"session", "session/internal/catalog"}:                 "where the logs of a home are",
 	{"session", "session/internal/persist"}:                 "what becomes of an entry on its way to the line",

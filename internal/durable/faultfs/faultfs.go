@@ -55,7 +55,7 @@ func New(inner durable.FS) *FS { return &FS{inner: inner} }
 func (f *FS) FailAt(n int, err error) { f.set(n, fail, err) }
 
 // FullAt fills the disk at operation n: from there on everything that needs room
-// (write, create, mkdir, link) fails with ENOSPC, and if a write is the first of
+// (write, create, mkdir, link, clone) fails with ENOSPC, and if a write is the first of
 // them, half of it still gets in. Removing and truncating work.
 func (f *FS) FullAt(n int) { f.set(n, full, unix.ENOSPC) }
 
@@ -103,7 +103,7 @@ func (f *FS) op(kind, name string) (partial bool, err error) {
 			return false, nil
 		}
 	case full:
-		if kind != "write" && kind != "create" && kind != "mkdir" && kind != "link" {
+		if kind != "write" && kind != "create" && kind != "mkdir" && kind != "link" && kind != "clone" {
 			return false, nil
 		}
 	}
@@ -216,6 +216,10 @@ func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 
 func (f *faultFile) Sync() error {
 	return f.fs.one("sync", f.Name(), f.File.Sync)
+}
+
+func (f *faultFile) CloneFrom(src durable.File) error {
+	return f.fs.one("clone", f.Name(), func() error { return f.File.CloneFrom(src) })
 }
 
 func (f *faultFile) Truncate(size int64) error {

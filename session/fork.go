@@ -1,0 +1,207 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/google/uuid"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/record"
+)
+
+// ForkOptions say what a fork takes over. The zero value takes everything.
+type ForkOptions struct {
+	// At is the entry that the fork ends with; "" means the last one. The fork then
+	// is the log as it was when At was its last entry: nothing that was written
+	// later, other branches before it included.
+	At string
+	// PathOnly leaves out everything but the entries from the root to At, or to the
+	// leaf, and the labels of those.
+	PathOnly bool
+	// Progress is told, from the calling goroutine, how many files of how many beside
+	// the log are done; nil means that nobody is.
+	Progress func(done, total int)
+}
+
+// Forked describes a new session that goes on from another one.
+type Forked struct {
+	ID   string
+	Path string // of the log
+	// Parent is what its header names as the session it came from: its id, or with
+	// PathOnly the path of its log, as oh-my-pi has it.
+	Parent    string
+	Artifacts artifacts.Cloned
+}
+
+// Fork makes a new session, beside the log at path, that goes on from it: with an id
+// of its own, the same title and entries under the same ids, every line to the byte.
+// Images and long strings stay where they are, in the blob store. Artifacts, outputs
+// of agents and sessions of subagents come along as artifacts.Clone says; a file that
+// could not is in Forked.Artifacts.Failed, and is no error.
+//
+// The session may be written to meanwhile: the fork has a prefix of it, of whole
+// lines, and every artifact that those cite. Damaged stretches within are taken over,
+// a last line that was never finished is not. The log is published last, and whole: a
+// crash leaves no fork, or a directory that belongs to no session.
+//
+// A session without entries, and one of a version that is not understood here, is
+// refused; an entry that there is not with an error that matches ErrNoEntry.
+func (m *Manager) Fork(ctx context.Context, path string, o ForkOptions) (Forked, error) {
+	s, err := m.View(ctx, path)
+	if err != nil {
+		return Forked{}, err
+	}
+	defer s.Close()
+	forked, err := s.fork(ctx, o)
+	if err != nil {
+		return Forked{}, fmt.Errorf("forking %s: %w", s.Path(), err)
+	}
+	return forked, nil
+}
+
+func (s *Session) fork(ctx context.Context, o ForkOptions) (Forked, error) {
+	st, err := s.prefix(ctx)
+	if err != nil {
+		return Forked{}, err
+	}
+	switch {
+	case st.file == nil || st.none || st.leaf == "":
+		return Forked{}, errors.New("it has no entries yet; start a new session with agentrun sessions new")
+	case !st.header.Writable():
+		return Forked{}, fmt.Errorf("it has version %s of the format, and this program writes up to %d; update agentrun: %w",
+			versionText(st.header), record.Version, ErrReadOnly)
+	}
+	cut, err := s.cut(ctx, st, o)
+	if err != nil {
+		return Forked{}, err
+	}
+	child, err := s.sibling(st)
+	if err != nil {
+		return Forked{}, err
+	}
+	if s.quota != nil {
+		if err := s.quota.Log(0, cut.size()+int64(len(st.line))); err != nil {
+			return Forked{}, err
+		}
+	}
+	child.fresh.ParentSession = st.header.ID
+	if o.PathOnly {
+		child.fresh.ParentSession = s.Path()
+	}
+	if cut.title != "" {
+		child.fresh.Title = cut.title
+	}
+	forked := Forked{ID: child.fresh.ID, Path: child.Path(), Parent: child.fresh.ParentSession}
+	// Behind the look at the log: what it cites by then is there.
+	if forked.Artifacts, err = s.cloneArtifacts(ctx, child, o); err != nil {
+		return Forked{}, err
+	}
+	header := child.fresh.AppendLine(nil)
+	if err := child.publish(func(w io.Writer) error { return cut.write(ctx, w, header) }); err != nil {
+		child.discardArtifacts()
+		return Forked{}, fmt.Errorf("writing %s: %w", child.Path(), err)
+	}
+	return forked, nil
+}
+
+// discardArtifacts removes what was cloned for a log that could not be written. The
+// error that came first is the one to report; what cannot be removed belongs to no
+// session and is collected.
+func (s *Session) discardArtifacts() {
+	if _, err := s.fs.Identify(s.Path()); errors.Is(err, fs.ErrNotExist) {
+		_ = durable.RemoveAll(s.fs, s.ArtifactsDir())
+	}
+}
+
+// prefix is what is in the file at a moment when no process that takes the lock
+// writes to it. Where the lock cannot be taken, because the directory is another
+// user's or the disk is full, the end may be a line that is being written.
+func (s *Session) prefix(ctx context.Context) (state, error) {
+	if lock, err := durable.OpenLock(s.fs, catalog.LockPath(s.Path())); err == nil {
+		defer lock.Close()
+		if err := lock.Lock(ctx, LockWait); err != nil {
+			return state{}, err
+		}
+	}
+	return s.snapshot(ctx)
+}
+
+// sibling is the session that the fork will be: beside this one, with its header
+// under another id.
+func (s *Session) sibling(st state) (*Session, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("making a session id: %w", err)
+	}
+	now := s.now()
+	name, err := catalog.FileName(now, id.String())
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(s.Path())
+	if s.nested() && st.header.CWD != "" {
+		if dir, _, err = s.manager.catalog.Dir(st.header.CWD); err != nil {
+			return nil, err
+		}
+	}
+	child := s.manager.newSession(filepath.Join(dir, name))
+	h := st.header
+	h.ID, h.Timestamp = id.String(), record.NewHeader("", "", now).Timestamp
+	h.PreviousSessionFiles = nil // of the other file
+	if st.hasSlot {
+		h.Title, h.TitleSource = st.slot.Title, st.slot.Source
+	}
+	child.fresh = h
+	return child, nil
+}
+
+// nested reports whether the log lies among the artifacts of another session, where
+// nobody would find a new one.
+func (s *Session) nested() bool {
+	dir := filepath.Dir(s.Path())
+	for _, ext := range []string{catalog.PlainExt, catalog.ColdExt} {
+		if _, err := s.fs.Identify(dir + ext); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// maxMoves is how often the artifacts are looked for again when the session was moved
+// meanwhile.
+const maxMoves = 3
+
+// cloneArtifacts brings along what lies beside the log.
+func (s *Session) cloneArtifacts(ctx context.Context, child *Session, o ForkOptions) (artifacts.Cloned, error) {
+	to := child.ArtifactsDir()
+	for try := 0; ; try++ {
+		from := s.ArtifactsDir()
+		if from == "" {
+			return artifacts.Cloned{}, nil
+		}
+		if err := s.manager.makeDir(filepath.Dir(to)); err != nil {
+			return artifacts.Cloned{}, err
+		}
+		cloned, err := artifacts.Clone(ctx, from, to, artifacts.CloneOptions{
+			Sync: s.durability == Sync, Now: s.now, FS: s.fs, Progress: o.Progress,
+		})
+		if err != nil {
+			return artifacts.Cloned{}, err
+		}
+		_, err = s.snapshot(ctx)
+		if err == nil && from == s.ArtifactsDir() {
+			return cloned, nil
+		}
+		child.discardArtifacts()
+		if err != nil || try == maxMoves {
+			return artifacts.Cloned{}, errors.Join(errors.New("it was moved meanwhile, try again"), err)
+		}
+	}
+}
