@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"io"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -19,6 +20,7 @@ var (
 	_ blobstore.Store       = blobs{}
 	_ blobstore.Opener      = blobs{}
 	_ blobstore.BytesPutter = blobs{}
+	_ blobstore.Putter      = blobs{}
 	_ blobstore.Unwrapper   = blobs{}
 )
 
@@ -69,6 +71,18 @@ func (b blobs) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) error
 
 func (b blobs) PutBytes(ctx context.Context, data []byte) (blobref.Ref, error) {
 	return blobstore.Put(ctx, b.store, data)
+}
+
+func (b blobs) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error) {
+	if p, ok := blobstore.As[blobstore.Putter](b.store); ok {
+		return p.Put(ctx, r)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return blobref.Ref{}, 0, err
+	}
+	ref, err := blobstore.Put(ctx, b.store, data)
+	return ref, int64(len(data)), err
 }
 
 func (b blobs) Flush(ctx context.Context) error { return b.store.Flush(ctx) }

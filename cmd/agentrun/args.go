@@ -27,7 +27,7 @@ func commandFirst(root *cobra.Command, args []string) []string {
 			continue
 		}
 		flags = append(flags, arg)
-		if name, long := strings.CutPrefix(arg, "--"); long && values[name] && i+1 < len(args) {
+		if values[arg] && i+1 < len(args) {
 			i++
 			flags = append(flags, args[i])
 		}
@@ -35,13 +35,17 @@ func commandFirst(root *cobra.Command, args []string) []string {
 	return append(words, flags...)
 }
 
-// valueFlags are the flags of all commands that are followed by a value. One name
+// valueFlags are the flags of all commands that are followed by a value, with their
+// dashes. One name
 // means the same in each command.
 func valueFlags(root *cobra.Command) map[string]bool {
 	values := map[string]bool{}
 	collect := func(f *pflag.Flag) {
 		if f.NoOptDefVal == "" {
-			values[f.Name] = true
+			values["--"+f.Name] = true
+			if f.Shorthand != "" {
+				values["-"+f.Shorthand] = true
+			}
 		}
 	}
 	var walk func(cmd *cobra.Command)

@@ -178,6 +178,7 @@ func TestWordsComeBeforeFlags(t *testing.T) {
 		{"a flag between two words", "sessions --all list", "sessions list --all"},
 		{"a value that is missing", "read x --offset", "read x --offset"},
 		{"an unknown flag takes no value", "--what read x", "read x --what"},
+		{"a flag of one letter with its value", "export x -o file y", "export x y -o file"},
 		{"a dash is a word", "read - --json", "read - --json"},
 		{"completion is left alone", "__complete --session x exec", "__complete --session x exec"},
 	} {

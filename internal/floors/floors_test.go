@@ -30,6 +30,7 @@ var floorOf = map[string]int{
 	"session/internal/persist": 2,
 	"session/internal/record":  2,
 
+	"bundle":      3,
 	"internalurl": 3,
 	"tool":        3,
 	"tool/bash":   3,

@@ -1,0 +1,335 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session"
+)
+
+// ExportOptions say how a bundle is made. The zero value is right for programs.
+type ExportOptions struct {
+	// Passphrase encrypts the bundle; "" leaves it open.
+	Passphrase string
+	// WorkFactor of the passphrase's key, a power of two; 0 means age's own. Less is
+	// for tests.
+	WorkFactor int
+	// Progress is told how many bytes have been read of how many; total grows when
+	// blobs are found. It may be nil.
+	Progress func(done, total int64)
+	// FS is the file system that artifacts are read from; nil means the real one.
+	FS durable.FS
+}
+
+// Summary is what a bundle holds.
+type Summary struct {
+	Session   string
+	Bytes     int64 // of the bundle
+	Entries   int
+	Artifacts int // artifact://<n>
+	Blobs     int
+	Missing   []Missing // what did not come along
+}
+
+// exporter writes one bundle.
+type exporter struct {
+	ctx  context.Context
+	m    *session.Manager
+	o    ExportOptions
+	tar  *tar.Writer
+	time time.Time // of all members: a session that did not change gives the same bundle
+	refs refFinder
+	buf  []byte
+	list manifest
+	done int64
+	want int64
+}
+
+// Export writes a bundle of s, a session of m, to w.
+func Export(ctx context.Context, w io.Writer, m *session.Manager, s *session.Session, o ExportOptions) (_ Summary, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("exporting session %.100s: %w", s.ID(), err)
+		}
+	}()
+	if o.FS == nil {
+		o.FS = durable.OS
+	}
+	x := &exporter{ctx: ctx, m: m, o: o, buf: make([]byte, 1<<20), time: s.Created()}
+	x.refs.found = map[blobref.Ref]bool{}
+	out := &counter{w: w}
+	var to io.WriteCloser = nopCloser{out}
+	if o.Passphrase != "" {
+		if to, err = encryptTo(out, o.Passphrase, o.WorkFactor); err != nil {
+			return Summary{}, err
+		}
+	}
+	frames, err := newFrameWriter(to)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer frames.Abort()
+	x.tar = tar.NewWriter(frames)
+	if err := x.session(s); err != nil {
+		return Summary{}, cmp.Or(frames.failed(), err)
+	}
+	if err := x.tar.Close(); err != nil {
+		return Summary{}, err
+	}
+	if err := frames.Close(); err != nil {
+		return Summary{}, err
+	}
+	if err := to.Close(); err != nil {
+		return Summary{}, err
+	}
+	return Summary{s.ID(), out.n, x.list.Entries, x.list.Artifacts, x.list.Blobs, x.list.Missing}, nil
+}
+
+// session writes all members.
+func (x *exporter) session(s *session.Session) error {
+	log, err := s.Snapshot(x.ctx)
+	if err != nil {
+		return err
+	}
+	title, err := s.Title(x.ctx)
+	if err != nil {
+		return err
+	}
+	if log.Torn > 0 {
+		x.missing(logName, fmt.Sprintf("its last %d bytes are no whole line: they are damaged, or still being written", log.Torn))
+	}
+	var pieces []artifacts.Piece
+	if dir := s.ArtifactsDir(); dir != "" {
+		var left []artifacts.Left
+		if pieces, left, err = artifacts.Open(dir, artifacts.Options{FS: x.o.FS}).Pieces(x.ctx); err != nil {
+			return err
+		}
+		for _, l := range left {
+			x.missing(artifactsDir+l.Name, l.Reason)
+		}
+	}
+	x.list.Entries, x.want = log.Entries, log.Size
+	for _, p := range pieces {
+		x.want += p.Size
+	}
+	if err := x.json(aboutName, about{Format, Version, s.ID(), s.CWD(), title}); err != nil {
+		return err
+	}
+	if err := x.member(logName, log.Size, io.NewSectionReader(log, 0, log.Size), &x.refs); err != nil {
+		return err
+	}
+	if log.Damaged != "" {
+		if err := x.file(damagedName, log.Damaged, -1, nil); err != nil {
+			return err
+		}
+	}
+	for _, p := range pieces {
+		if err := x.piece(s.ArtifactsDir(), p); err != nil {
+			return err
+		}
+	}
+	if err := x.blobs(); err != nil {
+		return err
+	}
+	for _, m := range x.list.Members {
+		x.list.Bytes += m.Bytes
+	}
+	if len(x.list.Members) >= maxMembers {
+		return fmt.Errorf("it has %d files, and a bundle holds fewer than %d", len(x.list.Members), maxMembers)
+	}
+	return x.json(manifestName, x.list)
+}
+
+func (x *exporter) missing(name, reason string) {
+	x.list.Missing = append(x.list.Missing, Missing{name, reason})
+}
+
+func (x *exporter) json(name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return x.member(name, int64(len(data))+1, bytes.NewReader(append(data, '\n')), nil)
+}
+
+// piece writes a file of the artifact directory.
+func (x *exporter) piece(dir string, p artifacts.Piece) error {
+	if why := badArtifact(p.Name); why != "" {
+		x.missing(artifactsDir+strings.ToValidUTF8(p.Name, "\ufffd"), why)
+		return nil
+	}
+	name, path := artifactsDir+p.Name, filepath.Join(dir, filepath.FromSlash(p.Name))
+	if p.Log {
+		x.list.Artifacts++
+	}
+	if p.Data != nil {
+		return x.member(name, p.Size, bytes.NewReader(p.Data), nil)
+	}
+	switch {
+	case strings.HasSuffix(p.Name, ".jsonl"):
+		return x.file(name, path, p.Size, &x.refs)
+	case strings.HasSuffix(p.Name, ".jsonl.zst"):
+		if err := x.scanCold(path); err != nil {
+			x.missing(name, "the blobs that it cites are not known: "+err.Error())
+		}
+	}
+	return x.file(name, path, p.Size, nil)
+}
+
+// file writes a file up to size bytes, all of it when that is negative. A log, which
+// has refs, ends with a whole line.
+func (x *exporter) file(name, path string, size int64, refs *refFinder) error {
+	f, err := x.o.FS.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if size < 0 {
+		id, err := f.Identify()
+		if err != nil {
+			return err
+		}
+		size = id.Size
+	}
+	if refs != nil {
+		whole, err := session.WholeLines(f, size)
+		if err != nil {
+			return err
+		}
+		if whole < size {
+			x.missing(name, fmt.Sprintf("its last %d bytes are no whole line: they are damaged, or still being written", size-whole))
+		}
+		size = whole
+	}
+	return x.member(name, size, io.NewSectionReader(f, 0, size), refs)
+}
+
+// scanCold looks for references in a compressed log.
+func (x *exporter) scanCold(path string) error {
+	f, err := x.o.FS.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	dec, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(64<<20))
+	if err != nil {
+		return err
+	}
+	defer dec.Close()
+	_, err = io.CopyBuffer(&x.refs, struct{ io.Reader }{dec}, x.buf)
+	return err
+}
+
+// blobs writes every blob that was cited, by name.
+func (x *exporter) blobs() error {
+	opener, ok := blobstore.As[blobstore.Opener](x.m.Blobs())
+	if !ok {
+		return errors.New("its blobs cannot be read as streams")
+	}
+	refs := slices.SortedFunc(slices.Values(x.refs.order), func(a, b blobref.Ref) int {
+		return strings.Compare(a.Hex(), b.Hex())
+	})
+	for _, ref := range refs {
+		blob, err := opener.Open(x.ctx, ref)
+		switch {
+		case errors.Is(err, blobstore.ErrNotFound), errors.Is(err, blobstore.ErrCorrupt):
+			if x.refs.found[ref] {
+				x.missing(ref.String(), reason(err))
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		x.want += blob.Size()
+		err = x.member(blobsDir+ref.Hex(), blob.Size(), blob, nil)
+		if cerr := blob.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return err
+		}
+		x.list.Blobs++
+	}
+	return nil
+}
+
+func reason(err error) string {
+	if errors.Is(err, blobstore.ErrCorrupt) {
+		return "the blob is damaged"
+	}
+	return "the blob is not there"
+}
+
+// member writes one member and notes it for the manifest.
+func (x *exporter) member(name string, size int64, r io.Reader, refs *refFinder) error {
+	h := tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: int64(durable.FilePerm), ModTime: x.time.Truncate(time.Second)}
+	if err := x.tar.WriteHeader(&h); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	hash := sha256.New()
+	for left := size; left > 0; {
+		if err := x.ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(r, x.buf[:min(left, int64(len(x.buf)))])
+		if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
+			return fmt.Errorf("%s got shorter while it was read: try again", name)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		hash.Write(x.buf[:n])
+		if refs != nil {
+			refs.Write(x.buf[:n])
+		}
+		if _, err := x.tar.Write(x.buf[:n]); err != nil {
+			return err
+		}
+		left -= int64(n)
+		x.done += int64(n)
+		if x.o.Progress != nil {
+			x.o.Progress(x.done, max(x.want, x.done))
+		}
+	}
+	if refs != nil {
+		refs.tail = refs.tail[:0]
+	}
+	m := member{Name: name, Bytes: size}
+	hash.Sum(m.SHA256[:0])
+	x.list.Members = append(x.list.Members, m)
+	return nil
+}
+
+// counter counts what is written.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/bundle"
+	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/session"
+)
+
+// sessionImport is the command import.
+type sessionImport struct {
+	*environment
+	maps           pathMaps
+	passphraseFile string
+	maxBytes       config.Size
+}
+
+func newImportCommand(env *environment) *cobra.Command {
+	x := sessionImport{environment: env}
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Bring a session from a file of agentrun export into the home",
+		Long: `import reads a file that agentrun export wrote, verifies all of it, and only
+then brings the session into the home. What is damaged, incomplete, or not what
+export writes is refused, and nothing was written.
+
+The session keeps its id; when the home has a session of that id it gets a new
+one, and the old one as its parent. --map says where its directories are here:
+with --map /home/ann=/home/bob the session of /home/ann/work belongs to
+/home/bob/work. It rewrites the working directory, directories besides it and
+earlier places of the log; what was said and done in the session stays as it is.
+
+With --json it prints an object: session, path.`,
+		Example: `  agentrun import work.agentrun
+  agentrun import work.agentrun --map /home/ann/work=$PWD
+  agentrun import work.agentrun --passphrase-file ~/.secret`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("name the file to import, as in: agentrun import work.agentrun")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return x.run(cmd.Context(), args[0]) },
+	}
+	f := cmd.Flags()
+	f.Var(&x.maps, "map", "`OLD=NEW`: what lay in OLD lies in NEW here; may be given more than once")
+	f.StringVar(&x.passphraseFile, "passphrase-file", "", "decrypt with the passphrase that is in `FILE`")
+	f.Var(&x.maxBytes, "max-bytes", "refuse what unpacks to more than `SIZE` (default 16GB)")
+	return cmd
+}
+
+func (x *sessionImport) run(ctx context.Context, name string) (err error) {
+	if arg := x.session; arg != "" {
+		return usagef("import makes a session of its own: leave --session out")
+	}
+	o := bundle.ImportOptions{Map: x.maps, MaxBytes: int64(x.maxBytes)}
+	if x.passphraseFile != "" {
+		if o.Passphrase, err = bundle.ReadPassphrase(x.passphraseFile); err != nil {
+			return err
+		}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("importing: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("importing %s: it is no regular file, and a bundle is read twice; write it to a file first", name)
+	}
+	m, err := x.manager()
+	if err != nil {
+		return err
+	}
+	p := x.progress("importing, MB")
+	defer p.end()
+	o.Progress = func(done, total int64) { p.step(int(done>>20), int(total>>20)) }
+	made, err := bundle.Import(ctx, m, f, o)
+	if err != nil {
+		return fmt.Errorf("importing %s: %w", name, err)
+	}
+	p.end()
+	for _, m := range made.Missing {
+		x.remark("was not in it: %s", oneLine(m.String()))
+	}
+	if made.ID != made.Was {
+		x.remark("this home has a session %s, so it is %s here", oneLine(made.Was), made.ID)
+	}
+	if info, err := os.Stat(made.CWD); err != nil || !info.IsDir() {
+		x.remark("its directory %s is not here; agentrun import --map says where it is", oneLine(made.CWD))
+	}
+	if x.json {
+		return printJSON(x.stdout, struct {
+			Session string `json:"session"`
+			Path    string `json:"path"`
+		}{made.ID, made.Path})
+	}
+	_, err = fmt.Fprintln(x.stdout, made.ID)
+	return err
+}
+
+// pathMaps is the value of --map.
+type pathMaps []session.PathMap
+
+func (p *pathMaps) String() string { return "" }
+func (p *pathMaps) Type() string   { return "OLD=NEW" }
+
+func (p *pathMaps) Set(text string) error {
+	old, to, ok := strings.Cut(text, "=")
+	if !ok || old == "" || to == "" {
+		return errors.New("give two paths, OLD=NEW")
+	}
+	if !filepath.IsAbs(old) {
+		return fmt.Errorf("%s is no absolute path; it is where the directory was on the other machine", old)
+	}
+	to, err := filepath.Abs(to)
+	if err != nil {
+		return err
+	}
+	*p = append(*p, session.PathMap{Old: old, New: to})
+	return nil
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// outputFile is where a command writes what it makes: a file that appears whole, or
+// the standard output.
+type outputFile struct {
+	name  string // "-" for the standard output
+	force bool   // a file of that name is replaced
+}
+
+// check refuses, before any work, a name that cannot be written.
+func (o outputFile) check() error {
+	if o.name == "-" {
+		return nil
+	}
+	info, err := os.Lstat(o.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("writing %s: %w", o.name, err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file; give another name, or -o - for the standard output", o.name)
+	case !o.force:
+		return fmt.Errorf("%s is there already; give another name, or --force to replace it", o.name)
+	}
+	return nil
+}
+
+func (o outputFile) write(stdout io.Writer, write func(io.Writer) error) error {
+	switch {
+	case o.name == "-":
+		return write(stdout)
+	case o.force:
+		return durable.WriteFileFunc(nil, o.name, true, write)
+	}
+	err := durable.WriteNewFunc(nil, o.name, true, write)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s has come to be there meanwhile; give another name, or --force to replace it", o.name)
+	}
+	return err
+}

@@ -1,0 +1,462 @@
+package session
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/record"
+)
+
+// MaxHeadBytes is how much of the beginning of a log Manager.Import wants to see: the
+// header of every session is in it.
+const MaxHeadBytes = maxHeaderBytes
+
+// importWait is how long an import waits for another one. They take turns, so that
+// two of one bundle do not both find its id free.
+const importWait = time.Hour
+
+// Names of an import under way. Both begin with a dot, so no listing looks at them.
+const (
+	importLock   = ".import.lock"
+	importPrefix = ".tmp-import-"
+	// importMark stands in an artifact directory until its log is there too.
+	importMark = ".tmp-import"
+)
+
+// PathMap says that what lies at or below Old on the machine that a session comes
+// from lies at or below New here.
+type PathMap struct{ Old, New string }
+
+// ImportOptions say how a session comes in.
+type ImportOptions struct {
+	// Map rewrites the paths of the header: the working directory, directories
+	// besides it, and where the file was before. The longest Old that fits counts.
+	// Paths within entries are what was said and done, and stay.
+	Map []PathMap
+}
+
+// Import is a session on its way into a home, of which nothing can be seen before
+// Publish. Its methods belong to one goroutine. Close it.
+type Import struct {
+	m        *Manager
+	header   record.Header
+	preamble []byte // in place of the first skip bytes of the log; nil to leave them
+	skip     int64
+	dir      string // that the session will be in
+	was      string // id in the log that came
+
+	lock    *durable.Lock // held from the beginning to Close
+	staging string        // "" before the first write
+	made    []string      // directories below it and itself, parents first
+	staged  map[string]bool
+	buf     []byte
+}
+
+// Imported is what became of an import.
+type Imported struct {
+	ID   string // of the session here
+	Path string
+	CWD  string
+	Was  string // its id where it came from
+}
+
+// BeginImport looks at the beginning of a log, at most MaxHeadBytes of it, and
+// decides what its session will be called here and where it will be: under its own
+// id, or under a new one when a session of the home has that, with the old one as its
+// parent. Nothing is written but the lock that imports take turns with.
+func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions) (*Import, error) {
+	p, err := readPreamble(source{bytes.NewReader(head), int64(len(head))})
+	if err == nil && p.none {
+		err = fmt.Errorf("%w: it is empty", ErrNotSession)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("importing a session: %w", err)
+	}
+	im := &Import{m: m, header: p.header, was: p.header.ID, staged: map[string]bool{}}
+	before := string(p.header.AppendLine(nil))
+	if err := im.remap(o.Map); err != nil {
+		return nil, fmt.Errorf("importing session %.100s: %w", im.was, err)
+	}
+	if err := m.makeDir(catalog.SessionsDir(m.home)); err != nil {
+		return nil, fmt.Errorf("importing a session: %w", err)
+	}
+	if im.lock, err = durable.OpenLock(m.opts.FS, filepath.Join(catalog.SessionsDir(m.home), importLock)); err != nil {
+		return nil, fmt.Errorf("importing a session: %w", err)
+	}
+	if err = im.lock.Lock(ctx, importWait); err != nil {
+		err = fmt.Errorf("importing a session: waiting for another import: %w", err)
+	} else if err = im.sweep(); err == nil {
+		err = im.settle(ctx, &p, before)
+	}
+	if err != nil {
+		im.lock.Close()
+		return nil, err
+	}
+	return im, nil
+}
+
+// remap applies the path maps to the header. A map that fits nothing is likely a
+// mistake.
+func (im *Import) remap(maps []PathMap) error {
+	used := make([]bool, len(maps))
+	one := func(path string) string {
+		best := -1
+		for i, m := range maps {
+			if below(m.Old, path) && (best < 0 || len(m.Old) > len(maps[best].Old)) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return path
+		}
+		used[best] = true
+		return filepath.Join(maps[best].New, strings.TrimPrefix(path, strings.TrimSuffix(maps[best].Old, "/")))
+	}
+	for i := range maps {
+		if maps[i].Old = filepath.Clean(maps[i].Old); !filepath.IsAbs(maps[i].Old) || !filepath.IsAbs(maps[i].New) {
+			return fmt.Errorf("mapping %s to %s: both must be absolute paths", maps[i].Old, maps[i].New)
+		}
+	}
+	h := &im.header
+	from := h.CWD
+	h.CWD = one(h.CWD)
+	for _, list := range [][]string{h.AdditionalDirectories, h.PreviousSessionFiles} {
+		for i := range list {
+			list[i] = one(list[i])
+		}
+	}
+	if filepath.IsAbs(h.ParentSession) {
+		h.ParentSession = one(h.ParentSession)
+	}
+	for i, m := range maps {
+		if !used[i] {
+			return fmt.Errorf("nothing of it lies in %s, which is to be %s: its working directory was %s", m.Old, m.New, from)
+		}
+	}
+	return nil
+}
+
+// below reports whether path is dir or in it.
+func below(dir, path string) bool {
+	rest, ok := strings.CutPrefix(path, dir)
+	return ok && (rest == "" || rest[0] == '/' || dir == "/")
+}
+
+// sweep removes what imports that died have left. The lock is held, so none is under
+// way.
+func (im *Import) sweep() error {
+	dir := catalog.SessionsDir(im.m.home)
+	entries, err := im.m.opts.FS.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("importing a session: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), importPrefix) {
+			// What cannot be removed is in nobody's way.
+			_ = durable.RemoveAll(im.m.opts.FS, filepath.Join(dir, e.Name()))
+		}
+	}
+	return nil
+}
+
+// settle decides id, place and header, whose line was before.
+func (im *Import) settle(ctx context.Context, p *preamble, before string) error {
+	m, h := im.m, &im.header
+	cwd := h.CWD
+	if !filepath.IsAbs(cwd) {
+		cwd = "." // the file does not say; it is where it was imported
+	}
+	var err error
+	if im.dir, _, err = m.catalog.Dir(cwd); err != nil {
+		return fmt.Errorf("importing session %.100s: %w", im.was, err)
+	}
+	taken, err := im.taken(ctx)
+	if err != nil {
+		return fmt.Errorf("importing session %.100s: %w", im.was, err)
+	}
+	if taken {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("making a session id: %w", err)
+		}
+		h.ParentSession, h.ID = im.was, id.String()
+		h.Timestamp = string(record.AppendTime(nil, m.opts.Now()))
+	}
+	if string(h.AppendLine(nil)) == before {
+		return nil // the log stays as it is, to the byte
+	}
+	if p.hasSlot {
+		// The slot holds the title; folded into the header it is kept.
+		h.Title, h.TitleSource = p.slot.Title, p.slot.Source
+	}
+	im.preamble, im.skip = h.AppendLine(nil), p.end
+	return nil
+}
+
+// taken reports whether the id cannot be used: a session of the home has it, or
+// something stands where the session would be.
+func (im *Import) taken(ctx context.Context) (bool, error) {
+	if catalog.CheckID(im.header.ID) != nil {
+		return true, nil // it cannot name a file
+	}
+	all, err := im.m.List(ctx, "")
+	if err != nil {
+		return false, err
+	}
+	for _, s := range all.Sessions {
+		if strings.EqualFold(s.ID, im.header.ID) {
+			return true, nil
+		}
+	}
+	path, err := im.path()
+	if err != nil {
+		return false, err
+	}
+	for _, name := range []string{path, catalog.ColdPath(path)} {
+		if there, err := im.there(name); there || err != nil {
+			return true, err
+		}
+	}
+	stem, _ := catalog.Stem(path)
+	if half, err := im.there(filepath.Join(stem, importMark)); half || err != nil {
+		// Of an import that died before the log was there.
+		return false, errors.Join(err, im.clear(path))
+	}
+	for _, name := range []string{stem, catalog.DamagedPath(path)} {
+		if there, err := im.there(name); there || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+func (im *Import) there(name string) (bool, error) {
+	_, err := im.m.opts.FS.Identify(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// clear takes away what an import that died left of the session at path. The mark
+// goes last, together with what it is in.
+func (im *Import) clear(path string) error {
+	fsys, stem := im.m.opts.FS, strings.TrimSuffix(path, catalog.PlainExt)
+	if err := fsys.Remove(catalog.DamagedPath(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	away := im.tempDir()
+	if err := fsys.RenameNoReplace(stem, away); err != nil {
+		return err
+	}
+	return durable.RemoveAll(fsys, away)
+}
+
+// tempDir is a new name for a directory of an import.
+func (im *Import) tempDir() string {
+	return filepath.Join(catalog.SessionsDir(im.m.home), importPrefix+strconv.FormatUint(rand.Uint64(), 36))
+}
+
+// path is where the log will be.
+func (im *Import) path() (string, error) {
+	created, ok := record.ParseTime([]byte(im.header.Timestamp))
+	if !ok {
+		created = im.m.opts.Now()
+		im.header.Timestamp = string(record.AppendTime(nil, created))
+	}
+	name, err := catalog.FileName(created, im.header.ID)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(im.dir, name), nil
+}
+
+// Staged names. The artifact directory is next to the log, under a name of its own.
+const (
+	stagedLog       = "log"
+	stagedDamaged   = "damaged"
+	stagedArtifacts = "artifacts"
+)
+
+// Log takes in the log, which begins with the bytes that BeginImport was given.
+func (im *Import) Log(r io.Reader) error {
+	br := bufio.NewReaderSize(r, blockSize)
+	if im.preamble != nil {
+		if _, err := br.Discard(int(im.skip)); err != nil {
+			return fmt.Errorf("importing the log: %w", err)
+		}
+	}
+	return im.write(stagedLog, io.MultiReader(bytes.NewReader(im.preamble), br))
+}
+
+// Damaged takes in what was kept of damaged bytes.
+func (im *Import) Damaged(r io.Reader) error {
+	if err := im.mark(); err != nil {
+		return err
+	}
+	return im.write(stagedDamaged, r)
+}
+
+// Artifact takes in a file of the artifact directory. name is relative to it.
+func (im *Import) Artifact(name string, r io.Reader) error {
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("importing artifact %.200q: the name leads elsewhere", name)
+	}
+	if err := im.mark(); err != nil {
+		return err
+	}
+	return im.write(filepath.Join(stagedArtifacts, name), r)
+}
+
+// mark makes the staged artifact directory say that its log is not there yet.
+func (im *Import) mark() error {
+	name := filepath.Join(stagedArtifacts, importMark)
+	if im.staged[name] {
+		return nil
+	}
+	return im.write(name, strings.NewReader(""))
+}
+
+// write makes a file in the staging directory, and the directories it is in.
+func (im *Import) write(name string, r io.Reader) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("importing %s: %w", name, err)
+		}
+	}()
+	if im.staging == "" {
+		im.staging = im.tempDir()
+		im.buf = make([]byte, blockSize)
+	}
+	if err := im.mkdir(filepath.Join(im.staging, filepath.Dir(name))); err != nil {
+		return err
+	}
+	f, err := durable.CreateExclusive(im.m.opts.FS, filepath.Join(im.staging, name))
+	if err != nil {
+		return err
+	}
+	im.staged[name] = true
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{r}, im.buf)
+	if err == nil && im.m.opts.Durability == Sync {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// mkdir makes a directory of the staging directory, or that itself.
+func (im *Import) mkdir(dir string) error {
+	if slices.Contains(im.made, dir) {
+		return nil
+	}
+	if dir != im.staging {
+		if err := im.mkdir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	if err := im.m.opts.FS.Mkdir(dir, durable.DirPerm); err != nil {
+		return err
+	}
+	im.made = append(im.made, dir)
+	return nil
+}
+
+// Publish puts the session in its place: its artifacts, then its log. After an error
+// nothing of it is there.
+func (im *Import) Publish(ctx context.Context) (_ Imported, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("importing session %.100s: %w", im.was, err)
+		}
+	}()
+	path, err := im.path()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil && !im.staged[stagedLog] {
+		err = errors.New("it has no log")
+	}
+	if err == nil {
+		err = im.m.makeDir(im.dir)
+	}
+	if err == nil && im.m.opts.Durability == Sync {
+		for _, dir := range slices.Backward(im.made) {
+			err = errors.Join(err, im.m.opts.FS.SyncDir(dir))
+		}
+	}
+	if err != nil {
+		return Imported{}, err
+	}
+	if err := im.place(path); err != nil {
+		return Imported{}, err
+	}
+	return Imported{ID: im.header.ID, Path: path, CWD: im.header.CWD, Was: im.was}, nil
+}
+
+// place renames what is staged, and back when a step fails.
+func (im *Import) place(path string) error {
+	fsys, stem := im.m.opts.FS, strings.TrimSuffix(path, catalog.PlainExt)
+	type move struct{ from, to string }
+	var moves []move
+	if im.staged[filepath.Join(stagedArtifacts, importMark)] {
+		moves = append(moves, move{stagedArtifacts, stem})
+	}
+	if im.staged[stagedDamaged] {
+		moves = append(moves, move{stagedDamaged, catalog.DamagedPath(path)})
+	}
+	moves = append(moves, move{stagedLog, path})
+	for i := range moves {
+		moves[i].from = filepath.Join(im.staging, moves[i].from)
+	}
+	var err error
+	done := 0
+	for ; done < len(moves) && err == nil; done++ {
+		if err = fsys.RenameNoReplace(moves[done].from, moves[done].to); err != nil {
+			break
+		}
+	}
+	if err == nil && im.m.opts.Durability == Sync {
+		for dir, i := im.dir, 0; i < 3 && err == nil; dir, i = filepath.Dir(dir), i+1 {
+			err = fsys.SyncDir(dir)
+		}
+	}
+	if err != nil {
+		for _, m := range slices.Backward(moves[:done]) {
+			err = errors.Join(err, fsys.RenameNoReplace(m.to, m.from))
+		}
+		return err
+	}
+	if len(moves) > 1 {
+		// The session is whole. A mark that stays tells nothing any more, and is
+		// collected as any temporary.
+		_ = fsys.Remove(filepath.Join(stem, importMark))
+	}
+	return nil
+}
+
+// Close removes what was not published, and lets the next import go on.
+func (im *Import) Close() error {
+	var err error
+	if len(im.made) > 0 {
+		err = durable.RemoveAll(im.m.opts.FS, im.staging)
+		im.made = nil
+	}
+	return errors.Join(err, im.lock.Close())
+}
