@@ -83,6 +83,9 @@ type Options struct {
 	// names, -1 for none. It is asked whenever a number is taken; nil means that
 	// there is no log to ask.
 	LoggedMax func(ctx context.Context) (int64, error)
+	// Where is asked when something is written, and when the directory is not where it
+	// was: the session may have been moved. nil means that it never is.
+	Where Locator
 	// MaxJSON bounds what AgentJSON loads, in bytes; 0 means DefaultMaxJSON.
 	MaxJSON int64
 	// Quota is asked before bytes are kept in dir, which is the path of the Dir. It
@@ -143,9 +146,16 @@ var ErrNoDirectory error = sentence("No artifacts directory found")
 // there.
 var ErrNotFound = errors.New("not found")
 
-// exists checks that the directory is there and is one.
+// exists checks that the directory is there and is one. A directory that was moved
+// since is found again.
 func (d *Dir) exists() (durable.Identity, error) {
 	id, err := d.fs.Identify(d.Path())
+	if errors.Is(err, fs.ErrNotExist) && d.opt.Where != nil {
+		if path, _, lerr := d.opt.Where.LocateArtifacts(context.Background(), false); lerr == nil && path != d.Path() {
+			d.follow(path)
+			id, err = d.fs.Identify(d.Path())
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, ErrNoDirectory
 	}
@@ -163,20 +173,42 @@ func (d *Dir) join(name string) string { return filepath.Join(d.Path(), name) }
 func (d *Dir) index(name string) string { return filepath.Join(d.Path(), indexDir, name) }
 
 // lock makes the directory if it is not there and takes its lock, which release
-// gives back.
+// gives back. The directory stays where it is until then.
 func (d *Dir) lock(ctx context.Context) (release func(), err error) {
+	for try := 0; ; try++ {
+		if err := d.locate(ctx); err != nil {
+			return nil, err
+		}
+		l, err := d.hold(ctx)
+		if err == nil {
+			if err = d.stays(ctx, l); err == nil {
+				return func() { _ = l.Close() }, nil // the kernel frees it with the descriptor
+			}
+			_ = l.Close() // the first error is the one to report
+		}
+		if !errors.Is(err, errMoved) || try == maxMoves {
+			return nil, err
+		}
+	}
+}
+
+// hold makes the directory if it is not there and takes its lock.
+func (d *Dir) hold(ctx context.Context) (*durable.Lock, error) {
 	if err := d.make(); err != nil {
 		return nil, err
 	}
 	l, err := durable.OpenLock(d.fs, d.index("lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", errMoved, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if err := l.Lock(ctx, LockWait); err != nil {
-		_ = l.Close()
+		_ = l.Close() // the first error is the one to report
 		return nil, err
 	}
-	return func() { _ = l.Close() }, nil // the kernel frees it with the descriptor
+	return l, nil
 }
 
 func (d *Dir) make() error {

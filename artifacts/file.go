@@ -1,9 +1,11 @@
 package artifacts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"sync"
 
@@ -39,8 +41,8 @@ func (f *File) ID() int64 { return f.id }
 // URL is how the artifact is read within its session: artifact://<n>.
 func (f *File) URL() string { return "artifact://" + strconv.FormatInt(f.id, 10) }
 
-// Path is the file's name on disk.
-func (f *File) Path() string { return f.f.Name() }
+// Path is the file's name on disk, as far as it is known to have moved.
+func (f *File) Path() string { return f.dir.join(logName(f.id, f.side.Tool)) }
 
 // Write appends p where the last Write ended.
 func (f *File) Write(p []byte) (int, error) {
@@ -177,6 +179,9 @@ func (f *File) finish(ix lineindex.Index) error {
 			return err
 		}
 	}
+	if err := f.at(context.Background()); err != nil {
+		return err
+	}
 	at, err := f.f.Identify()
 	if err != nil {
 		return err
@@ -205,18 +210,27 @@ func (f *File) outcome(size int64) (State, string) {
 	}
 }
 
-// record replaces the sidecar.
+// record replaces the sidecar, which is where the file is.
 func (f *File) record() error {
 	content, err := f.side.encode()
 	if err != nil {
 		return err
 	}
-	if f.dir.opt.Sync {
-		if err := f.dir.publish(); err != nil {
+	for try := 0; ; try++ {
+		if err := f.at(context.Background()); err != nil {
+			return err
+		}
+		if f.dir.opt.Sync {
+			err = f.dir.publish()
+		}
+		if err == nil {
+			err = durable.WriteFile(f.dir.fs, f.dir.join(sidecarName(f.id)), f.dir.opt.Sync, content)
+		}
+		// A directory that was moved just now takes no new file at its old place.
+		if !errors.Is(err, fs.ErrNotExist) || try == maxMoves {
 			return err
 		}
 	}
-	return durable.WriteFile(f.dir.fs, f.dir.join(sidecarName(f.id)), f.dir.opt.Sync, content)
 }
 
 // Discard removes the artifact. Its number is not used again.
@@ -234,7 +248,12 @@ func (f *File) Discard() error {
 // data is only a number used up, data without provenance would look like a
 // complete artifact of another program.
 func (f *File) remove() error {
-	err := errors.Join(f.f.Close(), f.dir.fs.Remove(f.Path()))
+	gone := f.at(context.Background())
+	err := f.f.Close()
+	if gone != nil {
+		return errors.Join(gone, err)
+	}
+	err = errors.Join(err, f.dir.fs.Remove(f.Path()))
 	if err == nil {
 		f.room = f.size
 		f.returnRoom()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -178,7 +180,8 @@ func (d *Dir) keptIndex(id int64, at durable.Identity) (lineindex.Index, bool) {
 // keepIndex keeps an index for the next reader. That it can't is no error: a
 // reader that finds none counts for itself.
 func (d *Dir) keepIndex(id int64, ix lineindex.Index, at durable.Identity) {
-	if d.make() == nil {
+	// The file is there, so its directory is, unless it was moved just now.
+	if err := d.fs.Mkdir(filepath.Join(d.Path(), indexDir), durable.DirPerm); err == nil || errors.Is(err, fs.ErrExist) {
 		stamp := lineindex.Stamp{Size: at.Size, ModTime: at.ModTime}
 		_ = durable.WriteFile(d.fs, d.indexName(id), false, ix.Marshal(stamp))
 	}

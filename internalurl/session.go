@@ -24,7 +24,7 @@ func ForSession(m *session.Manager, s *session.Session) *Router {
 			if dir != s.ArtifactsDir() {
 				return artifacts.Open(dir, artifacts.Options{})
 			}
-			return artifacts.Open(dir, artifacts.Options{LoggedMax: s.MaxArtifactID})
+			return artifacts.Open(dir, artifacts.Options{LoggedMax: s.MaxArtifactID, Where: s})
 		}
 	}
 	return NewRouter(src)

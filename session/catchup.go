@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
 
@@ -31,7 +32,7 @@ func (s *Session) catchUpLocked() error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
-	at, err := s.fs.Identify(st.file.Name())
+	at, err := s.fs.Identify(s.name())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return s.reload() // compressed, restored, or gone
@@ -65,7 +66,7 @@ func (s *Session) catchUpLocked() error {
 func (s *Session) reload() error {
 	st, err := load(s.fs, s.Path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading %s: it was deleted or moved; open it where it is now: %w", s.Path(), ErrGone)
+		return fmt.Errorf("reading %s: %w", s.Path(), errAway)
 	}
 	if err != nil {
 		return fmt.Errorf("reading %s, which was replaced: %w", s.Path(), err)
@@ -74,15 +75,48 @@ func (s *Session) reload() error {
 		st.close()
 		return fmt.Errorf("reading %s: it is now session %.40q; open it anew: %w", s.Path(), st.header.ID, ErrGone)
 	}
-	// Readers may still use the old file, and entries of ours may have to be read
-	// from it: it is closed when nothing refers to it any more.
+	s.take(st)
+	return nil
+}
+
+// take goes on with another file. Readers may still use the old one, and entries of
+// ours may have to be read from it: it is closed when nothing refers to it any more.
+// s.mu is held.
+func (s *Session) take(st *state) {
 	if st.none && !s.st.none {
 		s.fresh = s.st.header // emptied under us: it is still this session
 	}
 	s.st = *st
 	s.replaced = true
 	s.tree, s.ctxPath, s.index = nil, nil, nil
-	return nil
+}
+
+// look is catchUp with s.mu held, which it gives back while it follows a log that was
+// moved.
+func (s *Session) look(ctx context.Context) error {
+	for try := 0; ; try++ {
+		err := s.catchUpLocked()
+		if !errors.Is(err, errAway) || try == maxHops {
+			return err
+		}
+		s.mu.Unlock()
+		err = s.follow(ctx)
+		s.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// name is where the open file is. s.mu is held.
+func (s *Session) name() string { return s.st.name(s.Path()) }
+
+// name is where the file is that st is of, when the log is at path.
+func (st *state) name(path string) string {
+	if st.cold {
+		return catalog.ColdPath(path)
+	}
+	return path
 }
 
 // restoreOwn writes again what another program's rewrite of the file dropped

@@ -75,30 +75,7 @@ func (s *Session) compress(ctx context.Context) error {
 	name := catalog.ColdPath(s.Path())
 	file := source{st.file, st.size}
 	err := durable.WriteFileFunc(s.fs, name, true, func(w io.Writer) error {
-		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			return err
-		}
-		defer enc.Close()
-		sw, err := seekable.NewWriter(w, enc)
-		if err != nil {
-			return err
-		}
-		buf := make([]byte, coldFrame)
-		for at := int64(0); at < file.size; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			n := min(file.size-at, coldFrame)
-			if _, err := readSpan(file, at, at+n, buf[:0]); err != nil {
-				return err
-			}
-			if _, err := sw.Write(buf[:n]); err != nil {
-				return err
-			}
-			at += n
-		}
-		return sw.Close()
+		return writeCold(w, withContext(ctx, io.NewSectionReader(file, 0, file.size)))
 	})
 	if err == nil {
 		err = s.checkCold(ctx, name, file)
@@ -116,6 +93,34 @@ func (s *Session) compress(ctx context.Context) error {
 		return fmt.Errorf("compressing %s: removing the plain file: %w", s.Path(), err)
 	}
 	return s.fs.SyncDir(filepath.Dir(s.Path()))
+}
+
+// writeCold writes what r yields as a compressed log.
+func writeCold(w io.Writer, r io.Reader) error {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer enc.Close()
+	sw, err := seekable.NewWriter(w, enc)
+	if err != nil {
+		return err
+	}
+	buf := make([]byte, coldFrame)
+	for {
+		n, err := io.ReadFull(r, buf)
+		if n > 0 {
+			if _, err := sw.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return sw.Close()
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // checkCold compares a compressed log with the plain one.
@@ -153,7 +158,7 @@ func (s *Session) checkCold(ctx context.Context, name string, plain source) erro
 // restoreCold makes the plain file of a compressed session. The lock is held.
 func (s *Session) restoreCold(ctx context.Context) error {
 	st := s.known()
-	src, name := st.src, st.file.Name()
+	src, name := st.src, st.name(s.Path())
 	err := durable.WriteFileFunc(s.fs, s.Path(), true, func(out io.Writer) error {
 		w := bufio.NewWriterSize(out, 1<<20)
 		var buf []byte

@@ -37,6 +37,7 @@ type writer struct {
 	file    durable.File // opened for appending; nil until the first append
 	fileID  durable.Identity
 	lock    *durable.Lock
+	locked  string // the path of the log that lock is of
 	buf     []byte
 	own     []ownEntry
 	pending []*request
@@ -191,22 +192,42 @@ func (s *Session) notWritten(ctx context.Context, reqs []*request) ([]*request, 
 // is in the file, which it first brings into the form that is appended to unless
 // asIs is set. Only the leader of the commit queue calls it.
 func (s *Session) exclusive(ctx context.Context, asIs bool, fn func() error) error {
-	w := &s.writer
 	if s.isClosed() {
 		return fmt.Errorf("appending to %s: %w", s.Path(), ErrClosed)
 	}
 	if !s.Exists() {
 		return fn() // the file comes into being under a name that nobody knows
 	}
-	if w.lock == nil {
-		lock, err := durable.OpenLock(s.fs, catalog.LockPath(s.Path()))
-		if err != nil {
-			return fmt.Errorf("appending to %s: %w", s.Path(), err)
+	for try := 0; ; try++ {
+		err := s.locked(ctx, asIs, fn)
+		if !errors.Is(err, errAway) || try == maxHops {
+			return err
 		}
-		w.lock = lock
+		// Without the lock: who moves the log, or goes on with that, needs it.
+		if err := s.follow(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// locked is exclusive for a log that stays where it is. The error matches errAway
+// when it was moved before the lock was taken.
+func (s *Session) locked(ctx context.Context, asIs bool, fn func() error) error {
+	w := &s.writer
+	path := s.Path()
+	if w.lock != nil && w.locked != path {
+		w.lock.Close()
+		w.lock, s.dirSynced = nil, false
+	}
+	if w.lock == nil {
+		lock, err := durable.OpenLock(s.fs, catalog.LockPath(path))
+		if err != nil {
+			return fmt.Errorf("appending to %s: %w", path, err)
+		}
+		w.lock, w.locked = lock, path
 	}
 	if err := w.lock.Lock(ctx, LockWait); err != nil {
-		return fmt.Errorf("appending to %s: %w", s.Path(), err)
+		return fmt.Errorf("appending to %s: %w", path, err)
 	}
 	err := s.upToDate(ctx, asIs, fn)
 	for try := 0; try < maxReplaced && errors.Is(err, errReplaced); try++ {
@@ -229,6 +250,9 @@ const maxReplaced = 16
 // upToDate runs fn when all that is in the file is known. The lock is held.
 func (s *Session) upToDate(ctx context.Context, asIs bool, fn func() error) error {
 	err := s.catchUp()
+	if err == nil && s.Path() != s.writer.locked {
+		err = fmt.Errorf("appending to %s: %w", s.writer.locked, errAway) // a reader of ours has followed it
+	}
 	if err == nil {
 		err = s.restoreOwn(ctx)
 	}

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,8 +19,8 @@ import (
 // Driver is the right to run an agent loop over a session, held until Close or
 // the death of the process. Single appends need no Driver.
 type Driver struct {
-	lock *durable.Lock
-	once sync.Once
+	mu   sync.Mutex    // guards lock
+	lock *durable.Lock // nil after Close
 }
 
 // holder is what a driver writes into the lease file, for the one who finds it
@@ -34,31 +37,51 @@ func (s *Session) Drive() (*Driver, error) {
 	if s.readOnly {
 		return nil, fmt.Errorf("driving %s: it was opened for reading: %w", s.Path(), ErrReadOnly)
 	}
-	if err := s.manager.makeDir(filepath.Dir(s.Path())); err != nil {
-		return nil, fmt.Errorf("driving %s: %w", s.Path(), err)
+	for try := 0; ; try++ {
+		path := s.Path()
+		if err := s.manager.makeDir(filepath.Dir(path)); err != nil {
+			return nil, fmt.Errorf("driving %s: %w", path, err)
+		}
+		lock, err := drive(s.fs, path, s.now())
+		if err != nil {
+			return nil, err
+		}
+		// Who moves a session has the lease: now it stays. It may have gone before.
+		if _, err := s.snapshot(context.Background()); err != nil && !errors.Is(err, ErrClosed) || s.Path() != path {
+			lock.Close()
+			if err == nil && try < maxReplaced {
+				continue
+			}
+			return nil, fmt.Errorf("driving %s: %w", path, cmp.Or(err, ErrGone))
+		}
+		return &Driver{lock: lock}, nil
 	}
-	lock, err := durable.OpenLock(s.fs, catalog.DriverPath(s.Path()))
+}
+
+// drive locks the lease file of the log at path.
+func drive(fsys durable.FS, path string, now time.Time) (*durable.Lock, error) {
+	lock, err := durable.OpenLock(fsys, catalog.DriverPath(path))
 	if err != nil {
-		return nil, fmt.Errorf("driving %s: %w", s.Path(), err)
+		return nil, fmt.Errorf("driving %s: %w", path, err)
 	}
 	ok, err := lock.TryLock()
 	if ok && err == nil {
-		err = s.sign(lock.File())
+		err = sign(lock.File(), now)
 	}
 	switch {
 	case err != nil:
 		lock.Close()
-		return nil, fmt.Errorf("driving %s: %w", s.Path(), err)
+		return nil, fmt.Errorf("driving %s: %w", path, err)
 	case !ok:
 		defer lock.Close()
-		return nil, s.lockedBy(lock.File())
+		return nil, lockedBy(path, lock.File())
 	}
-	return &Driver{lock: lock}, nil
+	return lock, nil
 }
 
-func (s *Session) sign(f durable.File) error {
+func sign(f durable.File, now time.Time) error {
 	host, _ := os.Hostname()
-	data, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Since: s.now().UTC()})
+	data, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Since: now.UTC()})
 	if err != nil {
 		return err
 	}
@@ -69,8 +92,8 @@ func (s *Session) sign(f durable.File) error {
 	return f.Truncate(int64(len(data)))
 }
 
-func (s *Session) lockedBy(f durable.File) error {
-	e := &LockedError{Path: s.Path(), Host: "an unknown host"}
+func lockedBy(path string, f durable.File) error {
+	e := &LockedError{Path: path, Host: "an unknown host"}
 	var h holder
 	data := make([]byte, 4096)
 	n, err := f.ReadAt(data, 0)
@@ -80,9 +103,26 @@ func (s *Session) lockedBy(f durable.File) error {
 	return e
 }
 
+// exchange takes the lease of the place that the session was moved to, and gives back
+// that of the old one.
+func (d *Driver) exchange(lock *durable.Lock) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := lock
+	if d.lock != nil {
+		old, d.lock = d.lock, lock
+	}
+	old.Close()
+}
+
 // Close gives the lease back. A second Close does nothing.
 func (d *Driver) Close() error {
-	var err error
-	d.once.Do(func() { err = d.lock.Close() })
-	return err
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lock == nil {
+		return nil
+	}
+	lock := d.lock
+	d.lock = nil
+	return lock.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/agentrun/agentrun/blobstore/localdir"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/journal"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
 
@@ -198,12 +200,19 @@ func (m *Manager) open(ctx context.Context, path string, readOnly bool) (*Sessio
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	s := m.newSession(catalog.PlainPath(path))
-	s.readOnly = readOnly
-	st, err := load(s.fs, path)
+	m.settle(ctx, !readOnly)
+	st, err := load(m.opts.FS, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if to, merr := m.moved(ctx, m.resolved(path), ""); merr == nil {
+			path = to
+			st, err = load(m.opts.FS, path)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
+	s := m.newSession(catalog.PlainPath(path))
+	s.readOnly = readOnly
 	s.st = *st
 	if st.none {
 		if s.fresh, err = m.freshHeader(path); err != nil {
@@ -212,6 +221,15 @@ func (m *Manager) open(ctx context.Context, path string, readOnly bool) (*Sessio
 		}
 	}
 	return s, nil
+}
+
+// resolved is a path of which the last element may be gone, with the links before it
+// followed.
+func (m *Manager) resolved(path string) string {
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
 }
 
 // freshHeader is the header for a file that has none yet.
@@ -234,18 +252,38 @@ func (m *Manager) freshHeader(path string) (record.Header, error) {
 // List returns the sessions of a working directory, or of all when cwd is empty,
 // the one modified last first.
 func (m *Manager) List(ctx context.Context, cwd string) (*Listing, error) {
+	m.settle(ctx, false)
 	return m.catalog.List(ctx, cwd)
 }
 
 // Find resolves an id, the beginning of one, a file name or a path. The error
-// matches ErrNotFound, or is an *AmbiguousError with the candidates.
+// matches ErrNotFound, or is an *AmbiguousError with the candidates. The path of a log
+// that was moved since finds it where it is now.
 func (m *Manager) Find(ctx context.Context, arg string) (Info, error) {
-	return m.catalog.Find(ctx, arg)
+	m.settle(ctx, false)
+	info, err := m.catalog.Find(ctx, arg)
+	if !errors.Is(err, ErrNotFound) || arg == "" {
+		return info, err
+	}
+	if strings.ContainsRune(arg, filepath.Separator) {
+		abs, aerr := filepath.Abs(arg)
+		if aerr != nil {
+			return info, err
+		}
+		if to, merr := m.moved(ctx, m.resolved(abs), ""); merr == nil {
+			return m.catalog.At(to)
+		}
+	} else if journal.Any(m.opts.FS, m.home) {
+		m.settle(ctx, true) // it may be on its way
+		return m.catalog.Find(ctx, arg)
+	}
+	return info, err
 }
 
 // Newest returns the session of cwd that was modified last, and false when there
 // is none.
 func (m *Manager) Newest(ctx context.Context, cwd string) (Info, bool, error) {
+	m.settle(ctx, false)
 	return m.catalog.Newest(ctx, cwd)
 }
 

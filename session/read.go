@@ -16,7 +16,7 @@ func (s *Session) snapshot(ctx context.Context) (state, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.catchUpLocked(); err != nil {
+	if err := s.look(ctx); err != nil {
 		return state{}, err
 	}
 	return s.st, nil

@@ -70,6 +70,10 @@ const (
 	EventLost EventKind = "lost"
 	// EventLock: the append lock could not be given back.
 	EventLock EventKind = "lock"
+	// EventMove: a move that a crash interrupted could not be finished or undone yet,
+	// or what is left behind a move could not be removed. The next use of the home
+	// tries again.
+	EventMove EventKind = "move"
 	// EventIndex: a rebuildable index could not be written; the next open is slower.
 	EventIndex EventKind = "index"
 )
@@ -176,7 +180,7 @@ func (s *Session) Leaf(ctx context.Context) (string, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.catchUpLocked(); err != nil {
+	if err := s.look(ctx); err != nil {
 		return "", err
 	}
 	return s.st.leaf, nil

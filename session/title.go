@@ -213,6 +213,12 @@ func (s *Session) writeTitle(ctx context.Context, title, source string) error {
 			return s.overwrite(slot, 0)
 		}
 	}
+	// Who has moved the session has written to the header without an entry.
+	now, err := readPreamble(st.src)
+	if err != nil {
+		return fmt.Errorf("renaming %s: %w", s.Path(), err)
+	}
+	st.preamble = now
 	line, err := record.Retitle(st.line, title, source)
 	if err == nil && len(line) <= len(st.line)+1 {
 		return s.overwrite(line[:len(st.line)], st.at)

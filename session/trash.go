@@ -84,7 +84,7 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 		return fmt.Errorf("removing %s: %w", s.Path(), err)
 	}
 	st := s.known()
-	names := []string{st.file.Name()}
+	names := []string{st.name(s.Path())}
 	if dir, ok := catalog.ArtifactsDir(s.Path()); ok {
 		names = append(names, dir)
 	}

@@ -43,12 +43,18 @@ func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entr
 		return err
 	}
 	defer watcher.Close()
-	// The directory, not the file: a rewrite puts another file under the name.
-	if err := watcher.Add(filepath.Dir(s.Path())); err != nil {
-		return err
-	}
 	f := follower{session: s, skipTo: after}
-	for {
+	for at := ""; ; {
+		// The directory, not the file: a rewrite puts another file under the name.
+		if path := s.Path(); path != at {
+			if err := watcher.Add(filepath.Dir(path)); err != nil {
+				return err
+			}
+			if at != "" && filepath.Dir(at) != filepath.Dir(path) {
+				_ = watcher.Remove(filepath.Dir(at)) // what it goes on to say is passed over
+			}
+			at = path
+		}
 		// An event is a hint that something may have changed; what did is in the file.
 		if going, err := f.read(ctx, yield); err != nil || !going {
 			return err
@@ -56,14 +62,17 @@ func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entr
 		if f.skipTo != "" {
 			return fmt.Errorf("behind %.40q: %w", f.skipTo, ErrNoEntry)
 		}
-		if err := s.awaitChange(ctx, watcher); err != nil {
+		if s.Path() != at {
+			continue // it was moved: look again, from there
+		}
+		if err := s.awaitChange(ctx, watcher, at); err != nil {
 			return err
 		}
 	}
 }
 
-// awaitChange waits for an event about the session's file.
-func (s *Session) awaitChange(ctx context.Context, watcher *fsnotify.Watcher) error {
+// awaitChange waits for an event about the session's file, the log at path.
+func (s *Session) awaitChange(ctx context.Context, watcher *fsnotify.Watcher, path string) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -72,7 +81,7 @@ func (s *Session) awaitChange(ctx context.Context, watcher *fsnotify.Watcher) er
 			if !ok {
 				return fsnotify.ErrClosed
 			}
-			if ev.Name == s.Path() || ev.Name == catalog.ColdPath(s.Path()) {
+			if ev.Name == path || ev.Name == catalog.ColdPath(path) {
 				return nil
 			}
 		case err, ok := <-watcher.Errors:

@@ -212,7 +212,7 @@ func (e *environment) artifacts(s *session.Session) *artifacts.Dir {
 	if dir == "" {
 		return nil
 	}
-	o := artifacts.Options{Sync: e.durability.value == session.Sync, LoggedMax: s.MaxArtifactID}
+	o := artifacts.Options{Sync: e.durability.value == session.Sync, LoggedMax: s.MaxArtifactID, Where: s}
 	if e.guard != nil {
 		o.Quota = e.guard.Artifacts
 	}

@@ -25,7 +25,7 @@ working directory.`,
 	verbs := []*cobra.Command{
 		newSessionsListCommand(env), newSessionsShowCommand(env), newSessionsTreeCommand(env),
 		newSessionsNewCommand(env), newSessionsRenameCommand(env), newSessionsRemoveCommand(env),
-		newSessionsPathCommand(env), newSessionsForkCommand(env), newSessionsCompressCommand(env),
+		newSessionsPathCommand(env), newSessionsForkCommand(env), newSessionsMoveCommand(env), newSessionsCompressCommand(env),
 		newSessionsBranchCommand(env), newSessionsLabelCommand(env),
 		newSessionsDuCommand(env),
 	}

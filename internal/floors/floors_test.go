@@ -27,6 +27,7 @@ var floorOf = map[string]int{
 	"session":                  2,
 	"session/entry":            2,
 	"session/internal/catalog": 2,
+	"session/internal/journal": 2,
 	"session/internal/persist": 2,
 	"session/internal/record":  2,
 
@@ -45,21 +46,24 @@ type arrow struct{ from, to string }
 
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
-	{"blobstore/localdir", "blobstore"}:                     "a layer implements the Store interface",
-	{"blobstore/memory", "blobstore"}:                       "a layer implements the Store interface",
-	{"blobstore/storetest", "blobstore"}:                    "the suite that every Store passes",
-	{"blobstore/localdir", "internal/durable"}:              "only durable renames, locks and syncs",
-	{"internal/durable/faultfs", "internal/durable"}:        "wraps its FS to inject faults",
-	{"outputsink", "internal/lineindex"}:                    "indexes the lines of a spilled stream while it is written",
-	{"session", "artifacts"}:                                "a fork brings the artifacts along before its log is there",
-	{"session", "session/entry"}:                            "entries are what a log is made of",
-	{"session", "session/internal/catalog"}:                 "where the logs of a home are",
-	{"session", "session/internal/persist"}:                 "what becomes of an entry on its way to the line",
-	{"session", "session/internal/record"}:                  "the line itself",
-	{"session/internal/catalog", "session/internal/record"}: "a listing reads headers",
-	{"tool/bash", "tool"}:                                   "implements Tool",
-	{"tool/read", "tool"}:                                   "implements Tool",
-	{"tool/read", "internalurl"}:                            "reads whatever a URL names",
+	{"blobstore/localdir", "blobstore"}:                      "a layer implements the Store interface",
+	{"blobstore/memory", "blobstore"}:                        "a layer implements the Store interface",
+	{"blobstore/storetest", "blobstore"}:                     "the suite that every Store passes",
+	{"blobstore/localdir", "internal/durable"}:               "only durable renames, locks and syncs",
+	{"internal/durable/faultfs", "internal/durable"}:         "wraps its FS to inject faults",
+	{"outputsink", "internal/lineindex"}:                     "indexes the lines of a spilled stream while it is written",
+	{"session", "artifacts"}:                                 "a fork and a move bring the artifacts along",
+	{"session", "session/entry"}:                             "entries are what a log is made of",
+	{"session", "session/internal/catalog"}:                  "where the logs of a home are",
+	{"session", "session/internal/journal"}:                  "what a move has to know after a crash",
+	{"session", "session/internal/persist"}:                  "what becomes of an entry on its way to the line",
+	{"session", "session/internal/record"}:                   "the line itself",
+	{"session/internal/catalog", "session/internal/record"}:  "a listing reads headers",
+	{"session/internal/journal", "session/internal/catalog"}: "knows where logs may be",
+	{"session/internal/journal", "session/internal/record"}:  "a journal holds the header line to be written",
+	{"tool/bash", "tool"}:                                    "implements Tool",
+	{"tool/read", "tool"}:                                    "implements Tool",
+	{"tool/read", "internalurl"}:                             "reads whatever a URL names",
 }
 
 // outside are packages that nothing imports and that may import anything: what

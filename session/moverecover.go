@@ -1,0 +1,149 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+	"github.com/agentrun/agentrun/session/internal/journal"
+)
+
+// settle finishes or undoes the moves that a crash has interrupted. With wait it also
+// waits, for LockWait at most, for those that are under way. Where there is none it
+// costs a stat.
+//
+// What cannot be settled is reported, not returned: the log stands at one of the two
+// places all the same. The caller holds no lock.
+func (m *Manager) settle(ctx context.Context, wait bool) {
+	if !journal.Any(m.opts.FS, m.home) {
+		return
+	}
+	all, bad := journal.All(m.opts.FS, m.home)
+	for _, err := range bad {
+		m.opts.Report(Event{Kind: EventMove, Path: journal.Dir(m.home), Err: err})
+	}
+	for _, j := range all {
+		if err := m.recover(ctx, j, wait); err != nil {
+			m.opts.Report(Event{Kind: EventMove, Path: j.From, Err: err})
+		}
+	}
+}
+
+// moving reports whether the log at path is being moved, from there or to there.
+func (m *Manager) moving(path string) bool {
+	if !journal.Any(m.opts.FS, m.home) {
+		return false
+	}
+	all, bad := journal.All(m.opts.FS, m.home)
+	for _, j := range all {
+		if j.From == path || j.To == path {
+			return true
+		}
+	}
+	return len(bad) > 0 // it may be of this one
+}
+
+// recover settles one move.
+func (m *Manager) recover(ctx context.Context, j journal.Journal, wait bool) error {
+	v := &mover{fs: m.opts.FS, home: m.home, j: j, report: m.opts.Report}
+	defer v.letGo()
+	locked, err := v.lockBoth(ctx, wait)
+	if err != nil || !locked {
+		return err
+	}
+	// Whoever had the locks may have ended it.
+	if v.j, err = j.Again(v.fs, v.home); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = v.resume(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("settling the interrupted move of %s to %s: %w", j.From, j.To, err)
+	}
+	return nil
+}
+
+// lockBoth takes the locks that the process had which made the journal. locked is
+// false when another process works on the session and wait is not set.
+func (v *mover) lockBoth(ctx context.Context, wait bool) (locked bool, err error) {
+	paths := []string{v.j.From, v.j.To}
+	if v.j.From == v.j.To {
+		paths = paths[:1]
+	}
+	for _, path := range paths {
+		lock, err := durable.OpenLock(v.fs, catalog.LockPath(path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the directory is gone, and nobody can lock what was in it
+		}
+		if err != nil {
+			return false, err
+		}
+		v.release = append(v.release, func() { lock.Close() })
+		if locked, err = lock.TryLock(); err == nil && !locked {
+			if !wait {
+				return false, nil
+			}
+			if err = lock.Lock(ctx, LockWait); errors.Is(err, durable.ErrLockTimeout) {
+				err = fmt.Errorf("process %d on %s is moving it since %s; wait for it: %w",
+					v.j.PID, v.j.Host, v.j.Begun.Local().Format("15:04:05"), err)
+			}
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// resume goes on where the journal and the files say that the move has come to.
+func (v *mover) resume(ctx context.Context) error {
+	j := &v.j
+	cold := there(v.fs, catalog.ColdPath(j.From))
+	atFrom, atTo := there(v.fs, j.From) || cold, there(v.fs, j.To) || there(v.fs, catalog.ColdPath(j.To))
+	staged := there(v.fs, v.stagedLog(false)) || there(v.fs, v.stagedLog(true))
+	switch {
+	case j.Copied && !j.Staged:
+		return v.abandon(nil) // it had not happened
+	case j.Copied && staged:
+		// It has happened.
+	case j.Copied && atTo && !atFrom:
+		// Only the old files are left to be removed.
+	case !j.Copied && j.From == j.To && atFrom:
+	case !j.Copied && atTo && !atFrom:
+	default:
+		// It had not happened, or was finished and the session went elsewhere since.
+		return v.abandon(nil)
+	}
+	if err := v.holdForRecovery(ctx); err != nil {
+		return err
+	}
+	err := v.forward(ctx)
+	if err == nil {
+		return v.clearOld(ctx)
+	}
+	// The journal stays. Until it works, the session must be somewhere.
+	err = errors.Join(err, v.takeBack())
+	if j.Copied && there(v.fs, j.WithdrawnPath()) && !there(v.fs, j.From) && !there(v.fs, j.To) &&
+		!there(v.fs, catalog.ColdPath(j.From)) && !there(v.fs, catalog.ColdPath(j.To)) {
+		name := j.From
+		if there(v.fs, v.stagedLog(true)) {
+			name = catalog.ColdPath(name)
+		}
+		err = errors.Join(err, v.fs.RenameNoReplace(j.WithdrawnPath(), name))
+	}
+	return err
+}
+
+// holdForRecovery takes the locks of the artifacts. What clashes has come since; the
+// step that meets it says so.
+func (v *mover) holdForRecovery(ctx context.Context) error {
+	err := v.holdArtifacts(ctx)
+	if isClash(err) || isBusy(err) {
+		return nil
+	}
+	return err
+}
