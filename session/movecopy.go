@@ -22,9 +22,9 @@ import (
 
 // Names in the staging directory of a move.
 const (
-	stagedName      = "log"
-	stagedArtifacts = "artifacts"
-	stagedDamaged   = "damaged"
+	moveLog       = "log"
+	moveArtifacts = "artifacts"
+	moveDamaged   = "damaged"
 )
 
 func (v *mover) stagedLog(cold bool) string {
@@ -32,7 +32,7 @@ func (v *mover) stagedLog(cold bool) string {
 	if cold {
 		ext = catalog.ColdExt
 	}
-	return filepath.Join(v.j.StagingDir(), stagedName+ext)
+	return filepath.Join(v.j.StagingDir(), moveLog+ext)
 }
 
 // stage copies the log with its new header line, and to another file system all that
@@ -52,12 +52,12 @@ func (v *mover) stage(ctx context.Context, st state, line []byte) error {
 	}
 	if v.j.Cross {
 		if old := artifactsOf(v.j.From); there(v.fs, old) {
-			if err := v.copyTree(ctx, old, filepath.Join(dir, stagedArtifacts), 0); err != nil {
+			if err := v.copyTree(ctx, old, filepath.Join(dir, moveArtifacts), 0); err != nil {
 				return fmt.Errorf("copying the artifacts: %w", err)
 			}
 		}
 		if old := catalog.DamagedPath(v.j.From); there(v.fs, old) {
-			if err := v.copyFile(ctx, old, filepath.Join(dir, stagedDamaged)); err != nil {
+			if err := v.copyFile(ctx, old, filepath.Join(dir, moveDamaged)); err != nil {
 				return fmt.Errorf("copying the damaged bytes: %w", err)
 			}
 		}
@@ -111,7 +111,7 @@ func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, erro
 	if err = errors.Join(err, f.Close()); err != nil {
 		return 0, err
 	}
-	back, err := openState(v.fs, filepath.Join(filepath.Dir(name), stagedName+catalog.PlainExt))
+	back, err := openState(v.fs, filepath.Join(filepath.Dir(name), moveLog+catalog.PlainExt))
 	if err != nil {
 		return 0, err
 	}

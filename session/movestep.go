@@ -73,7 +73,7 @@ func (v *mover) publish(ctx context.Context) error {
 			continue
 		}
 		if j.Cross {
-			if err := v.place(filepath.Join(j.StagingDir(), stagedArtifacts), artifactsOf(j.To)); err != nil {
+			if err := v.place(filepath.Join(j.StagingDir(), moveArtifacts), artifactsOf(j.To)); err != nil {
 				return err
 			}
 		}
@@ -209,7 +209,7 @@ func (v *mover) clearOld(ctx context.Context) error {
 	}
 	damaged := catalog.DamagedPath(j.From)
 	if j.Cross {
-		damaged = filepath.Join(j.StagingDir(), stagedDamaged)
+		damaged = filepath.Join(j.StagingDir(), moveDamaged)
 	}
 	if err := v.placeDamaged(damaged); err != nil {
 		return err
