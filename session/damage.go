@@ -18,6 +18,14 @@ const (
 	KindCycle     = record.KindCycle       // the entry is its own ancestor; it is a root
 )
 
+// Kinds that only Manager.Check finds: a session with them does not open, or hides
+// them.
+const (
+	KindHeader Kind = "header" // there is no header, or none that can be read
+	KindFrame  Kind = "frame"  // a compressed stretch of the log that cannot be decompressed; its lines are lost
+	KindSeek   Kind = "seek"   // the frame table of a compressed log; nothing is lost
+)
+
 // Damage is one stretch of a session file that is not as it was written.
 type Damage struct {
 	Line   int    `json:"line"`   // of the file, from 1

@@ -16,7 +16,8 @@ import (
 
 // index is <stem>.index: answers that would need a read of the whole log. It is
 // rebuildable and never believed unless it is of the very file: the same inode,
-// at least as long, and with the same bytes before Offset.
+// at least as long, and with the same bytes before Offset. It ends with a crc, as a
+// line of a log does: settings that a flipped bit changed would be believed.
 type index struct {
 	Version int    `json:"version"`
 	Dev     uint64 `json:"dev"`
@@ -40,7 +41,7 @@ type index struct {
 }
 
 const (
-	indexVersion = 2
+	indexVersion = 3
 	indexTail    = 4096
 	// indexLimit bounds what is read as an index.
 	indexLimit = 1 << 20
@@ -54,14 +55,18 @@ func tailSum(src source, offset int64) (uint32, error) {
 	return crc32.Checksum(buf, crc32.MakeTable(crc32.Castagnoli)), err
 }
 
+func readIndex(fsys durable.FS, path string) ([]byte, error) {
+	return durable.ReadFile(fsys, catalog.IndexPath(path), indexLimit)
+}
+
 // loadIndex reads the index if it is of the file that st is of.
 func (s *Session) loadIndex(st state) (index, bool) {
 	var ix index
 	if st.cold || st.image != nil || st.file == nil {
 		return ix, false
 	}
-	data, err := durable.ReadFile(s.fs, catalog.IndexPath(s.Path()), indexLimit)
-	if err != nil || json.Unmarshal(data, &ix) != nil {
+	data, err := readIndex(s.fs, s.Path())
+	if err != nil || record.Verify(record.Trim(data)) != record.CRCOK || json.Unmarshal(data, &ix) != nil {
 		return ix, false
 	}
 	if ix.Version != indexVersion || ix.Dev != st.id.Dev || ix.Ino != st.id.Ino ||
@@ -101,7 +106,7 @@ func (s *Session) saveIndex() {
 	if ix.Tail, err = tailSum(st.src, ix.Offset); err == nil {
 		var data []byte
 		if data, err = json.Marshal(ix); err == nil {
-			err = durable.WriteFile(s.fs, catalog.IndexPath(s.Path()), false, append(data, '\n'))
+			err = durable.WriteFile(s.fs, catalog.IndexPath(s.Path()), false, record.Seal(data[:len(data)-1], 0))
 		}
 	}
 	if err != nil {
@@ -154,14 +159,17 @@ type artifactMark struct {
 	highest int64
 }
 
-var artifactKey = []byte(`"artifact`)
+var artifactKey = []byte(artifactWord)
+
+// artifactPaths are where a message may name an artifact.
+var artifactPaths = []string{"details.artifact.id", "details.meta.truncation.artifactId", "meta.truncation.artifactId", "details.artifactId"}
 
 // artifactIn returns the artifact id in a message: in the details of a run of
 // ours, or where oh-my-pi notes the file that holds the whole output of a tool.
 func artifactIn(raw []byte) int64 {
 	highest := int64(-1)
 	message := gjson.GetBytes(raw, "message")
-	for _, path := range []string{"details.artifact.id", "details.meta.truncation.artifactId", "meta.truncation.artifactId", "details.artifactId"} {
+	for _, path := range artifactPaths {
 		v := message.Get(path)
 		if !v.Exists() || len(v.String()) > 15 {
 			continue

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/entry"
-	"github.com/agentrun/agentrun/session/internal/catalog"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
 
@@ -219,27 +217,5 @@ func (s *Session) keepDamaged(ctx context.Context) error {
 	if err != nil || len(aside) == 0 {
 		return err
 	}
-	name := catalog.DamagedPath(s.Path())
-	f, err := s.fs.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, durable.FilePerm)
-	if err == nil {
-		var before durable.Identity
-		if before, err = f.Identify(); err == nil {
-			if _, err = f.Write(aside); err == nil {
-				err = f.Sync()
-			}
-			if err != nil {
-				err = errors.Join(err, f.Truncate(before.Size))
-			}
-		}
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-	}
-	if err == nil {
-		err = s.fs.SyncDir(filepath.Dir(name))
-	}
-	if err != nil {
-		return fmt.Errorf("keeping damaged bytes of %s: %w", s.Path(), err)
-	}
-	return nil
+	return appendDamaged(s.fs, s.Path(), aside)
 }

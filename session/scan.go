@@ -34,7 +34,12 @@ type segment struct {
 	damage damageList // lines count from this segment's start
 	// headers holds, for each repeated header, how many nodes came before it.
 	headers []int
-	err     error
+	cites   []citing // in the order of the nodes; empty unless asked for
+	cited   bool     // asked for
+	look    bool     // the line at hand may cite something
+	// unsealed counts the entries without a crc.
+	unsealed int
+	err      error
 }
 
 type span struct{ off, len uint32 }
@@ -45,8 +50,9 @@ func (s span) in(arena []byte) []byte { return arena[s.off : s.off+s.len] }
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // scan parses the lines that start in [from, to) and hands them to each in file
-// order, one segment at a time. It uses every core.
-func scan(ctx context.Context, src source, from, to int64, each func(*segment) error) error {
+// order, one segment at a time. It uses every core. With cites it also notes what
+// entries refer to outside of the log.
+func scan(ctx context.Context, src source, from, to int64, cites bool, each func(*segment) error) error {
 	if from >= to {
 		return nil
 	}
@@ -87,7 +93,7 @@ func scan(ctx context.Context, src source, from, to int64, each func(*segment) e
 			var buf []byte
 			for j := range jobs {
 				var seg *segment
-				seg, buf = scanBlock(src, from, j.a, j.b, to, buf)
+				seg, buf = scanBlock(src, from, j.a, j.b, to, cites, buf)
 				j.out <- seg
 			}
 		}()
@@ -115,8 +121,8 @@ func scan(ctx context.Context, src source, from, to int64, each func(*segment) e
 }
 
 // scanBlock parses the lines that start in [a, b) of [from, end).
-func scanBlock(src source, from, a, b, end int64, buf []byte) (*segment, []byte) {
-	seg := &segment{}
+func scanBlock(src source, from, a, b, end int64, cites bool, buf []byte) (*segment, []byte) {
+	seg := &segment{cited: cites}
 	lines, start, err := blockLines(src, from, a, b, end, buf)
 	if err != nil || len(lines) == 0 {
 		seg.err = err
@@ -126,10 +132,18 @@ func scanBlock(src source, from, a, b, end int64, buf []byte) (*segment, []byte)
 	seg.parent = make([]span, 0, cap(seg.nodes))
 	seg.hash = make([]uint32, 0, cap(seg.nodes))
 	seg.arena = make([]byte, 0, 48*cap(seg.nodes))
-	at := start
+	next := len(lines) // where the next word of a citation is
+	if cites {
+		next = citeWord(lines)
+	}
+	at := 0
 	for line := range bytes.Lines(lines) {
-		seg.addLine(bytes.TrimSuffix(line, newline), at)
-		at += int64(len(line))
+		if next < at {
+			next = at + citeWord(lines[at:])
+		}
+		seg.look = next < at+len(line)
+		seg.addLine(bytes.TrimSuffix(line, newline), start+int64(at))
+		at += len(line)
 	}
 	return seg, lines[:0]
 }
@@ -228,7 +242,17 @@ func (s *segment) addRecord(raw []byte, e record.Envelope, off int64, line int) 
 	})
 	s.parent = append(s.parent, s.intern(e.Parent))
 	s.hash = append(s.hash, hash(e.ID))
-	if e.CRC == record.CRCMismatch {
+	if s.look {
+		s.cite(raw)
+	}
+	switch e.CRC {
+	case record.CRCNone:
+		if !s.cited || !record.BrokenSeal(raw) {
+			s.unsealed++
+			break
+		}
+		fallthrough
+	case record.CRCMismatch:
 		s.damage.add(Damage{Line: line, Offset: off, Bytes: int64(len(raw)), Kind: KindChecksum, ID: string(e.ID)})
 	}
 }

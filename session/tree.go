@@ -28,6 +28,20 @@ type Tree struct {
 	// first line in some cases, and lines like earlier ones are then no damage.
 	repeated bool
 	folded   int
+	// cited is what the entries refer to outside of the log, nil when nobody asked;
+	// then repeats and astray are not gathered either.
+	cited   *citations
+	repeats []int32 // entries whose id an earlier one has
+	astray  []astray
+	// unsealed counts the entries without a crc.
+	unsealed int
+}
+
+// astray is an entry whose parent is not before it.
+type astray struct {
+	node   int32
+	parent string
+	kind   Kind
 }
 
 type orphan struct {
@@ -38,7 +52,7 @@ type orphan struct {
 // extend reads the lines in [t.end, to) into the tree.
 func (t *Tree) extend(ctx context.Context, src source, to int64) error {
 	t.src = src
-	if err := scan(ctx, src, t.end, to, func(s *segment) error {
+	if err := scan(ctx, src, t.end, to, t.cited != nil, func(s *segment) error {
 		if t.nodes.list == nil && len(s.nodes) > 0 {
 			// As many as there would be if all of the file were like this.
 			blocks := int(min((to-t.end)/blockSize+1, 4096))
@@ -69,7 +83,7 @@ func (t *Tree) merge(s *segment) error {
 		d.Line += t.lines + 1
 		t.damage.add(d)
 	}
-	headers := s.headers
+	headers, cites := s.headers, s.cites
 	for i := range s.nodes {
 		for len(headers) > 0 && headers[0] <= i {
 			// The first header of a file lies before the scanned part.
@@ -94,12 +108,19 @@ func (t *Tree) merge(s *segment) error {
 				t.orphans = append(t.orphans, orphan{at, string(parent)})
 			}
 		}
+		for ; len(cites) > 0 && cites[0].node <= i; cites = cites[1:] {
+			t.cited.add(cites[0], string(id), x)
+		}
 		if previous := t.nodes.add(x, id, s.hash[i]); previous != noParent {
 			t.damage.add(Damage{Line: int(x.line), Offset: x.off, Bytes: int64(x.size), Kind: KindDuplicate, ID: string(id)})
+			if t.cited != nil {
+				t.repeats = append(t.repeats, at)
+			}
 		}
 	}
 	t.repeated = t.repeated || len(headers) > 0
 	t.lines += s.lines
+	t.unsealed += s.unsealed
 	return nil
 }
 
@@ -126,6 +147,9 @@ func (t *Tree) resolveOrphans() {
 			}
 		}
 		t.damage.add(d)
+		if t.cited != nil {
+			t.astray = append(t.astray, astray{o.node, o.parent, d.Kind})
+		}
 	}
 	t.orphans = nil
 	slices.SortStableFunc(t.damage, func(a, b Damage) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })

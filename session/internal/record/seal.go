@@ -104,13 +104,27 @@ func Begin(dst []byte, typ, id, parent string, t time.Time) []byte {
 // Seal closes the object that was begun at dst[start:] with its crc, a brace and
 // a newline. At least one member must have been written, and no closing brace.
 func Seal(dst []byte, start int) []byte {
-	sum := crc32.Checksum(dst[start:], castagnoli)
+	return append(appendSeal(dst, crc32.Checksum(dst[start:], castagnoli)), '\n')
+}
+
+// appendSeal appends the crc member and the brace.
+func appendSeal(dst []byte, sum uint32) []byte {
 	dst = append(dst, crcPrefix...)
 	for shift := 28; shift >= 0; shift -= 4 {
 		dst = append(dst, hexDigits[sum>>shift&0xf])
 	}
-	dst = append(dst, crcSuffix...)
-	return append(dst, '\n')
+	return append(dst, crcSuffix...)
+}
+
+// Reseal returns a line, given without its newline, with a crc that holds in
+// place of the one that does not. A line without a crc comes back as it is.
+func Reseal(line []byte) []byte {
+	body, ok := Unseal(Trim(line))
+	if !ok {
+		return line
+	}
+	out := Seal(append(make([]byte, 0, len(line)+1), body...), 0)
+	return out[:len(out)-1]
 }
 
 const hexDigits = "0123456789abcdef"

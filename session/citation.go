@@ -1,0 +1,187 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/session/internal/persist"
+)
+
+// Place is an entry of a log.
+type Place struct {
+	Entry  string // its id
+	Line   int    // in the file, from 1; 0 for a compressed log that could not be read whole
+	Offset int64
+	Bytes  int64 // of its line, without the newline
+}
+
+// BlobCitation is a blob that a log needs to give back what was appended.
+type BlobCitation struct {
+	Ref   blobref.Ref
+	First Place // of the entries that cite it
+	Count int
+}
+
+// ArtifactCitation is an artifact that entries of a log refer to.
+type ArtifactCitation struct {
+	ID    int64
+	First Place
+	// Ended is what the end entry of its run says about it, nil when there is none.
+	Ended *ArtifactEnd
+}
+
+// ArtifactEnd describes an artifact as it was when its run ended.
+type ArtifactEnd struct {
+	Bytes  int64
+	Lines  int64
+	CRC32C uint32
+	State  string // "" for a complete one
+	Run    string
+}
+
+// citing is what one entry of a segment cites.
+type citing struct {
+	node  int // in the segment
+	blobs []blobref.Ref
+	ids   []int64
+	ended *ArtifactEnd
+}
+
+// citations gathers what a log cites, each thing once.
+type citations struct {
+	blobs     []BlobCitation
+	artifacts []ArtifactCitation
+	blobAt    map[blobref.Ref]int
+	idAt      map[int64]int
+}
+
+func newCitations() *citations {
+	return &citations{blobAt: map[blobref.Ref]int{}, idAt: map[int64]int{}}
+}
+
+func (c *citations) add(from citing, id string, x node) {
+	place := Place{Entry: id, Line: int(x.line), Offset: x.off, Bytes: int64(x.size)}
+	for _, ref := range from.blobs {
+		i, known := c.blobAt[ref]
+		if !known {
+			i = len(c.blobs)
+			c.blobAt[ref] = i
+			c.blobs = append(c.blobs, BlobCitation{Ref: ref, First: place})
+		}
+		c.blobs[i].Count++
+	}
+	for _, n := range from.ids {
+		i, known := c.idAt[n]
+		if !known {
+			i = len(c.artifacts)
+			c.idAt[n] = i
+			c.artifacts = append(c.artifacts, ArtifactCitation{ID: n, First: place})
+		}
+		if from.ended != nil {
+			c.artifacts[i].Ended = from.ended
+		}
+	}
+}
+
+// The words that every citation contains: what a reference to a blob begins with,
+// and the name of every member that holds the id of an artifact.
+const (
+	blobWord     = "blob:sha256:"
+	artifactWord = `"artifact`
+)
+
+// citeSkip tells, for the byte that stands where the shorter word would end, how
+// far both words may be moved on (Horspool's algorithm for two words).
+var citeSkip = func() (skip [256]uint8) {
+	const m = len(artifactWord)
+	for i := range skip {
+		skip[i] = uint8(m)
+	}
+	for _, word := range []string{blobWord[:m], artifactWord} {
+		for i := range m - 1 {
+			skip[word[i]] = min(skip[word[i]], uint8(m-1-i))
+		}
+	}
+	return skip
+}()
+
+// citeWord returns where the first of both words begins in b, or len(b). It looks
+// at one byte in eight or nine, several times as fast as two searches.
+func citeWord(b []byte) int {
+	const m = len(artifactWord)
+	for i := m - 1; i < len(b); i += int(citeSkip[b[i]]) {
+		switch b[i] {
+		case artifactWord[m-1]:
+			if string(b[i-m+1:i+1]) == artifactWord {
+				return i - m + 1
+			}
+		case blobWord[m-1]:
+			if string(b[i-m+1:i+1]) == blobWord[:m] {
+				return i - m + 1
+			}
+		}
+	}
+	return len(b)
+}
+
+// cite notes what the last entry of the segment cites.
+func (s *segment) cite(raw []byte) {
+	c := citing{node: len(s.nodes) - 1}
+	if bytes.Contains(raw, []byte(blobWord)) {
+		c.blobs = blobsIn(raw)
+	}
+	if bytes.Contains(raw, artifactKey) {
+		c.ids, c.ended = artifactsIn(raw)
+	}
+	if len(c.blobs) > 0 || len(c.ids) > 0 {
+		s.cites = append(s.cites, c)
+	}
+}
+
+var errCited = errors.New("cited")
+
+// blobsIn returns the blobs that an entry needs to be restored, not those that its
+// text merely mentions.
+func blobsIn(raw []byte) (refs []blobref.Ref) {
+	// An error tells that the line is no JSON in spite of its crc: it cites nothing.
+	_, _, _ = persist.Restore(context.Background(), raw, func(_ context.Context, ref blobref.Ref) ([]byte, error) {
+		refs = append(refs, ref)
+		return nil, errCited
+	})
+	return refs
+}
+
+// artifactsIn returns the artifacts that a message refers to, and what it tells of
+// one as the end of its run.
+func artifactsIn(raw []byte) (ids []int64, ended *ArtifactEnd) {
+	message := gjson.GetBytes(raw, "message")
+	for _, path := range artifactPaths {
+		if v := message.Get(path); v.Exists() && len(v.String()) <= 15 && isID(v) {
+			ids = append(ids, v.Int())
+		}
+	}
+	a := message.Get("details.artifact")
+	if len(ids) == 0 || !a.Get("crc32c").Exists() {
+		return ids, nil
+	}
+	sum, err := strconv.ParseUint(a.Get("crc32c").String(), 16, 32)
+	if err != nil || a.Get("id").Int() != ids[0] {
+		return ids, nil
+	}
+	return ids, &ArtifactEnd{
+		Bytes: a.Get("bytes").Int(), Lines: a.Get("lines").Int(), CRC32C: uint32(sum),
+		State: a.Get("state").String(), Run: message.Get("details.run").String(),
+	}
+}
+
+// isID reports whether a value is the number of an artifact, as a number or, as
+// oh-my-pi has it, as a string.
+func isID(v gjson.Result) bool {
+	n, err := strconv.ParseInt(v.String(), 10, 64)
+	return err == nil && n >= 0 && n == v.Int()
+}
