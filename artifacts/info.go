@@ -56,6 +56,9 @@ type Info struct {
 	Lines   int64     // -1 if not known: Reader.Index counts them
 	CRC32C  uint32    // of the finished file
 	HasCRC  bool
+	// Unsettled is set when nothing records how the artifact ended: its writer died,
+	// or the record cannot be read. See Dir.Settle.
+	Unsettled bool
 }
 
 // URL is how the artifact is read within its session.
@@ -151,7 +154,7 @@ func (d *Dir) describe(id int64, name string, side sidecar, from origin) (Info, 
 	}
 	switch {
 	case from == unknown:
-		info.State, info.Note = Interrupted, "its provenance cannot be read"
+		info.State, info.Note, info.Unsettled = Interrupted, "its provenance cannot be read", true
 	case from == ours && side.Tool == tool:
 		info.fill(side)
 	}
@@ -163,7 +166,7 @@ func (i *Info) fill(side sidecar) {
 	i.Run, i.Created = side.Run, side.Created
 	switch {
 	case side.State == "" && side.Life() == process.Gone:
-		i.State, i.Note = Interrupted, "its writer ended without finishing it"
+		i.State, i.Note, i.Unsettled = Interrupted, "its writer ended without finishing it", true
 		return
 	case side.State == "":
 		i.State, i.Note = Writing, fmt.Sprintf("written by process %d on %s", side.PID, side.Host)

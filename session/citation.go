@@ -52,19 +52,19 @@ type citing struct {
 	ended *ArtifactEnd
 }
 
-// citations gathers what a log cites, each thing once.
-type citations struct {
+// outside gathers what a log cites, each thing once.
+type outside struct {
 	blobs     []BlobCitation
 	artifacts []ArtifactCitation
 	blobAt    map[blobref.Ref]int
 	idAt      map[int64]int
 }
 
-func newCitations() *citations {
-	return &citations{blobAt: map[blobref.Ref]int{}, idAt: map[int64]int{}}
+func newOutside() *outside {
+	return &outside{blobAt: map[blobref.Ref]int{}, idAt: map[int64]int{}}
 }
 
-func (c *citations) add(from citing, id string, x node) {
+func (c *outside) add(from citing, id string, x node) {
 	place := Place{Entry: id, Line: int(x.line), Offset: x.off, Bytes: int64(x.size)}
 	for _, ref := range from.blobs {
 		i, known := c.blobAt[ref]

@@ -69,6 +69,9 @@ type Listing = catalog.Listing
 // when it is not empty, else what the environment says.
 func ResolveHome(home string) (string, error) { return catalog.ResolveHome(home) }
 
+// Unreadable is a file or directory in the place of a session that is none.
+type Unreadable = catalog.Unreadable
+
 // OpenManager opens a home: the directory given, or if that is empty the one
 // that AGENTRUN_HOME names, or the agentrun directory of XDG_DATA_HOME. Nothing is
 // made before something is written. The home may be an agent directory of

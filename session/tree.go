@@ -30,7 +30,7 @@ type Tree struct {
 	folded   int
 	// cited is what the entries refer to outside of the log, nil when nobody asked;
 	// then repeats and astray are not gathered either.
-	cited   *citations
+	cited   *outside
 	repeats []int32 // entries whose id an earlier one has
 	astray  []astray
 	// unsealed counts the entries without a crc.

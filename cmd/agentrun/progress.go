@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/outputsink"
 )
 
 // isTerminal reports whether w is one.
@@ -42,6 +44,15 @@ func (p *progress) step(done, total int) {
 	}
 	p.shown, p.drawn = time.Now(), true
 	fmt.Fprintf(p.w, "\r\x1b[K%s: %d of %d", p.what, done, total)
+}
+
+// bytes is step for an amount of bytes whose total is not known.
+func (p *progress) bytes(done int64) {
+	if p.w == nil || time.Since(p.shown) < time.Second {
+		return
+	}
+	p.shown, p.drawn = time.Now(), true
+	fmt.Fprintf(p.w, "\r\x1b[K%s: %s", p.what, outputsink.FormatBytes(done))
 }
 
 // end takes the line off the terminal.

@@ -88,7 +88,7 @@ recorded in the log of a session.`,
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
-		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
+		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
 	)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/doctor"
+)
+
+// Exit statuses of doctor.
+const (
+	statusFindings   = 1
+	statusUnmendable = 3
+)
+
+// doctorCommand is doctor with its flags.
+type doctorCommand struct {
+	*environment
+	all    bool
+	repair bool
+	from   []string
+}
+
+func newDoctorCommand(env *environment) *cobra.Command {
+	d := doctorCommand{environment: env}
+	cmd := &cobra.Command{
+		Use:   "doctor [FILE]",
+		Short: "Find damage in sessions, artifacts and blobs, and repair it",
+		Long: `doctor reads the sessions of the working directory whole, with their artifacts
+and the blobs they cite, and says what is wrong: where, since when where that is
+known, what is lost and what is not, and what repair does. With FILE it reads
+that log, also one of pi, oh-my-pi, Claude Code or Codex; the last two are only
+read, never changed.
+
+Nothing is changed without --repair. A repair writes a new file beside the log,
+loads it to verify it, keeps the damaged bytes in <session>.damaged, and swaps
+both in one step; a second run finds nothing. Close pi and oh-my-pi before: they
+would go on writing to the old file.
+
+With --json it is one object a line: kind, file, line, offset, bytes, what,
+repaired. The status is 0 when nothing was found, 1 for findings, 3 for findings
+that repair can't mend.`,
+		Example: `  agentrun doctor
+  agentrun doctor --all --repair
+  agentrun doctor --repair --from /mnt/backup/agentrun
+  agentrun doctor ~/.claude/projects/-srv-app/1b2c.jsonl`,
+		Args: positional(0, 1, "at most one file"),
+		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), only(args, 0)) },
+	}
+	cmd.Flags().BoolVar(&d.all, "all", false, "every session, artifact and blob of the home")
+	cmd.Flags().BoolVar(&d.repair, "repair", false, "mend what can be mended")
+	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `DIR`, a home or a directory of blobs; may be repeated")
+	return cmd
+}
+
+func (c *doctorCommand) run(ctx context.Context, file string) error {
+	switch {
+	case c.all && file != "":
+		return usagef("--all and a FILE exclude each other: give one of them")
+	case c.all && c.session != "":
+		return usagef("--all and --session exclude each other: give one of them")
+	}
+	if file != "" && c.home == "" {
+		c.home = homeOf(file)
+	}
+	m, err := c.manager()
+	if err != nil {
+		return err
+	}
+	var failed error
+	progress := c.progress("reading")
+	defer progress.end()
+	report := doctor.Options{Repair: c.repair, From: c.from, Progress: progress.bytes, Report: func(f doctor.Finding) {
+		progress.end()
+		if failed == nil {
+			failed = c.finding(f)
+		}
+	}}
+	d, err := doctor.New(m, report)
+	if err != nil {
+		return err
+	}
+	if err := c.examine(ctx, m, d, file); err != nil {
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	sum := d.Summary()
+	if !c.json && !c.quiet {
+		if err := c.summary(sum); err != nil {
+			return err
+		}
+	}
+	switch {
+	case sum.Unmendable > 0:
+		return &commandError{status: statusUnmendable}
+	case sum.Findings > 0:
+		return &commandError{status: statusFindings}
+	}
+	return nil
+}
+
+func (c *doctorCommand) examine(ctx context.Context, m *session.Manager, d *doctor.Doctor, file string) error {
+	switch {
+	case file != "":
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("examining %s: there is no such file", file)
+		}
+		return d.File(ctx, file)
+	case c.all:
+		return d.Home(ctx)
+	case c.chosen("") != "":
+		path, err := pathOf(ctx, m, c.chosen(""))
+		if err != nil {
+			return err
+		}
+		return d.Sessions(ctx, path)
+	}
+	cwd, err := workingDirectory()
+	if err != nil {
+		return err
+	}
+	return d.Directory(ctx, cwd)
+}
+
+// pathOf returns the log that arg names, also one that does not open.
+func pathOf(ctx context.Context, m *session.Manager, arg string) (string, error) {
+	info, err := m.Find(ctx, arg)
+	var unreadable *session.Unreadable
+	if errors.As(err, &unreadable) {
+		return unreadable.Path, nil
+	}
+	return info.Path, err
+}
+
+// homeOf is the home that a log lies in, "" when it lies in none.
+func homeOf(file string) string {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return ""
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if base := filepath.Base(dir); base == "sessions" || base == "trash" {
+			return filepath.Dir(dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}
+
+func (c *doctorCommand) finding(f doctor.Finding) error {
+	if c.json {
+		return printJSON(c.stdout, f)
+	}
+	where := f.File
+	if f.Line != nil {
+		where += fmt.Sprintf(":%d", *f.Line)
+	}
+	state := ""
+	switch {
+	case f.Repaired:
+		state = ", repaired"
+	case f.Unmendable:
+		state = ", can't be repaired"
+	}
+	extent := ""
+	if f.Line != nil && f.Bytes != nil && *f.Bytes > 0 {
+		extent = fmt.Sprintf(" (%s at offset %d)", count(*f.Bytes, "byte", "bytes"), *f.Offset)
+	}
+	_, err := fmt.Fprintf(c.stdout, "%s%s: %s%s\n  %s.\n\n", f.Kind, state, visible(where), extent, visible(f.What))
+	return err
+}
+
+func (c *doctorCommand) summary(sum doctor.Summary) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s with %s, %s, %s, %s: ",
+		count(int64(sum.Logs), "log", "logs"), count(int64(sum.Entries), "entry", "entries"),
+		count(int64(sum.Artifacts), "artifact", "artifacts"), count(int64(sum.Blobs), "blob", "blobs"), outputsink.FormatBytes(sum.Bytes))
+	switch {
+	case sum.Findings == 0:
+		b.WriteString("nothing found")
+	default:
+		b.WriteString(count(int64(sum.Findings), "finding", "findings"))
+		if sum.Repaired > 0 {
+			fmt.Fprintf(&b, ", %d repaired", sum.Repaired)
+		}
+		if sum.Unmendable > 0 {
+			fmt.Fprintf(&b, ", %d can't be repaired", sum.Unmendable)
+		} else if !c.repair {
+			b.WriteString(", --repair mends them")
+		}
+	}
+	b.WriteString("\n")
+	if sum.Unsealed > 0 {
+		fmt.Fprintf(&b, "%s without a checksum, by programs that write none: a changed byte there shows only where it breaks the JSON\n",
+			count(int64(sum.Unsealed), "entry", "entries"))
+	}
+	if sum.Unsummed > 0 {
+		fmt.Fprintf(&b, "%s without a checksum: nothing tells whether a byte there changed\n", count(int64(sum.Unsummed), "artifact", "artifacts"))
+	}
+	_, err := fmt.Fprint(c.stdout, b.String())
+	return err
+}

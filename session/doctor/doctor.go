@@ -1,0 +1,370 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore/localdir"
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/internal/catalog"
+)
+
+// Options of a Doctor. The zero value only looks.
+type Options struct {
+	// Repair mends what can be mended.
+	Repair bool
+	// From are homes and directories where lost blobs and artifacts are looked for.
+	From []string
+	// Report is told each finding, in the order in which they are found.
+	Report func(Finding)
+	// Progress is told now and then how much was read, in bytes; nil means that nobody
+	// is.
+	Progress func(bytes int64)
+	// FS is the file system; nil means the real one. Tests inject faults here.
+	FS durable.FS
+}
+
+// Summary counts what was looked at.
+type Summary struct {
+	Logs, Entries, Artifacts, Blobs int
+	Bytes                           int64 // read of all these
+
+	Findings, Repaired, Unmendable int
+	// Unsealed counts entries, Unsummed artifacts, that bear no checksum: only some
+	// changes to them can be found.
+	Unsealed, Unsummed int
+}
+
+// Doctor examines one home. It belongs to one goroutine.
+type Doctor struct {
+	m    *session.Manager
+	opt  Options
+	from []source
+	sum  Summary
+
+	stores []*localdir.Store // where the blobs of the home are
+	cited  map[blobref.Ref]*citation
+	order  []blobref.Ref
+}
+
+// citation is a blob that sessions need.
+type citation struct {
+	file  string // the log that cites it first
+	place session.Place
+	logs  []string // all that cite it, up to maxCiting
+	more  int
+	told  bool // as corrupt
+}
+
+// maxCiting bounds how many sessions are named with a missing blob.
+const maxCiting = 20
+
+// New returns a doctor of the home of m. The error is about a place of Options.From.
+func New(m *session.Manager, opt Options) (*Doctor, error) {
+	if opt.FS == nil {
+		opt.FS = durable.OS
+	}
+	if opt.Report == nil {
+		opt.Report = func(Finding) {}
+	}
+	if opt.Progress == nil {
+		opt.Progress = func(int64) {}
+	}
+	d := &Doctor{m: m, opt: opt, cited: map[blobref.Ref]*citation{}}
+	for _, dir := range []string{catalog.BlobsDir(m.Home()), catalog.KeptBlobsDir(m.Home())} {
+		s, err := localdir.Open(dir, localdir.Options{Sync: true, FS: opt.FS})
+		if err != nil {
+			return nil, err
+		}
+		d.stores = append(d.stores, s)
+	}
+	for _, place := range opt.From {
+		s, err := openSource(place)
+		if err != nil {
+			return nil, err
+		}
+		d.from = append(d.from, s)
+	}
+	return d, nil
+}
+
+// Summary counts what was looked at until now.
+func (d *Doctor) Summary() Summary { return d.sum }
+
+func (d *Doctor) report(f Finding) {
+	d.sum.Findings++
+	switch {
+	case f.Repaired:
+		d.sum.Repaired++
+	case f.Unmendable:
+		d.sum.Unmendable++
+	}
+	d.opt.Report(f)
+}
+
+func (d *Doctor) read(bytes int64) {
+	d.sum.Bytes += bytes
+	d.opt.Progress(d.sum.Bytes)
+}
+
+// Home examines every session of the home, those in the trash too, and every blob.
+func (d *Doctor) Home(ctx context.Context) error {
+	paths, err := d.logs(ctx, "")
+	if err != nil {
+		return err
+	}
+	trashed, err := d.trashed()
+	if err != nil {
+		return err
+	}
+	for _, path := range append(paths, trashed...) {
+		if err := d.session(ctx, path); err != nil {
+			return err
+		}
+	}
+	if err := d.allBlobs(ctx); err != nil {
+		return err
+	}
+	return d.missing(ctx)
+}
+
+// Directory examines the sessions of the working directory cwd and the blobs that
+// they cite.
+func (d *Doctor) Directory(ctx context.Context, cwd string) error {
+	paths, err := d.logs(ctx, cwd)
+	if err != nil {
+		return err
+	}
+	return d.Sessions(ctx, paths...)
+}
+
+// Sessions examines the logs at paths with all that belongs to them.
+func (d *Doctor) Sessions(ctx context.Context, paths ...string) error {
+	for _, path := range paths {
+		if err := d.session(ctx, path); err != nil {
+			return err
+		}
+	}
+	if err := d.citedBlobs(ctx); err != nil {
+		return err
+	}
+	return d.missing(ctx)
+}
+
+// logs lists the logs of cwd, or of all directories, in the order of their paths:
+// those that do not open as well.
+func (d *Doctor) logs(ctx context.Context, cwd string) ([]string, error) {
+	listing, err := d.m.List(ctx, cwd)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, s := range listing.Sessions {
+		paths = append(paths, s.Path)
+	}
+	for _, u := range listing.Unreadable {
+		if _, ok := catalog.Stem(u.Path); ok {
+			paths = append(paths, u.Path)
+		} else {
+			d.report(unreadable(u.Path, errors.New(u.Reason)))
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// trashed lists the logs in the trash.
+func (d *Doctor) trashed() ([]string, error) {
+	var paths []string
+	trash := catalog.TrashDir(d.m.Home())
+	dirs, err := d.opt.FS.ReadDir(trash)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the trash: %w", err)
+	}
+	for _, e := range dirs {
+		if e.IsDir() {
+			found, err := d.logsIn(filepath.Join(trash, e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			paths = append(paths, found...)
+		}
+	}
+	return paths, nil
+}
+
+// logsIn lists the logs in a directory, by name.
+func (d *Doctor) logsIn(dir string) (paths []string, err error) {
+	entries, err := d.opt.FS.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if _, ok := catalog.Stem(e.Name()); ok && e.Type().IsRegular() && e.Name()[0] != '.' {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, nil
+}
+
+// session examines a log, its artifacts, and the sessions of its subagents.
+func (d *Doctor) session(ctx context.Context, path string) error {
+	dir, _ := catalog.ArtifactsDir(path)
+	found, err := d.log(ctx, path)
+	if err != nil {
+		return err
+	}
+	all := []logged{{path, found}}
+	nested, err := d.nested(ctx, dir, 0)
+	if err != nil {
+		return err
+	}
+	for _, path := range nested {
+		found, err := d.log(ctx, path)
+		if err != nil {
+			return err
+		}
+		all = append(all, logged{path, found})
+	}
+	if dir == "" {
+		return nil
+	}
+	return d.artifacts(ctx, artifacts.Open(dir, artifacts.Options{Sync: true, FS: d.opt.FS}), all)
+}
+
+// logged is a log and what was found in it, nil when it could not be read.
+type logged struct {
+	path  string
+	found *session.Checkup
+}
+
+// maxNesting is how deep agents within agents are looked for.
+const maxNesting = 16
+
+// nested lists the sessions of subagents, which lie among the artifacts.
+func (d *Doctor) nested(ctx context.Context, dir string, depth int) (paths []string, err error) {
+	if dir == "" || depth == maxNesting {
+		return nil, ctx.Err()
+	}
+	entries, err := d.opt.FS.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		switch _, ok := catalog.Stem(name); {
+		case strings.HasPrefix(e.Name(), "."):
+		case ok && e.Type().IsRegular():
+			paths = append(paths, name)
+		case e.IsDir():
+			below, err := d.nested(ctx, name, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			paths = append(paths, below...)
+		}
+	}
+	return paths, nil
+}
+
+// log examines one log.
+func (d *Doctor) log(ctx context.Context, path string) (*session.Checkup, error) {
+	found, err := d.m.Check(ctx, path)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	d.sum.Logs++
+	if err != nil {
+		d.report(unreadable(path, err))
+		return nil, nil
+	}
+	d.read(found.Bytes)
+	d.sum.Entries += found.Entries
+	d.sum.Unsealed += found.Unsealed
+	d.cite(found)
+	kept := catalog.DamagedPath(found.Path)
+	repaired, why := false, ""
+	switch {
+	case len(found.Damage) == 0:
+	case !found.Writable:
+		why = "the file is of a newer version of the format, which this program never changes"
+	case d.opt.Repair:
+		mended, err := d.m.Repair(ctx, path)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if repaired = err == nil; repaired {
+			mended.Path = found.Path
+			found = mended
+		} else {
+			why = fmt.Sprintf("repair failed: %v", err)
+		}
+	}
+	for _, s := range found.Damage {
+		f := ofStretch(found.Path, s, kept, repaired)
+		if why != "" {
+			f.What, f.Unmendable = f.What+"; "+why, true
+		}
+		d.report(f)
+	}
+	if found.Index {
+		d.report(d.dropIndex(found.Path))
+	}
+	return found, nil
+}
+
+// dropIndex removes the index of a log that does not hold its own checksum.
+func (d *Doctor) dropIndex(path string) Finding {
+	f := Finding{
+		Kind: KindLogIndex, File: catalog.IndexPath(path),
+		What: "the rebuildable index of a log is damaged; it is not used, nothing is lost",
+	}
+	if d.opt.Repair {
+		err := d.opt.FS.Remove(f.File)
+		f.Repaired = err == nil || errors.Is(err, fs.ErrNotExist)
+	}
+	return f.remedy("removes it", "it is removed, and made anew when needed")
+}
+
+// cite notes what a log needs.
+func (d *Doctor) cite(found *session.Checkup) {
+	for _, b := range found.Blobs {
+		c := d.cited[b.Ref]
+		if c == nil {
+			c = &citation{file: found.Path, place: b.First}
+			d.cited[b.Ref] = c
+			d.order = append(d.order, b.Ref)
+		}
+		if len(c.logs) < maxCiting {
+			c.logs = append(c.logs, nameOf(found))
+		} else {
+			c.more++
+		}
+	}
+}
+
+// nameOf is how a session is called in a sentence.
+func nameOf(c *session.Checkup) string {
+	if c.ID != "" {
+		return c.ID
+	}
+	return c.Path
+}
+
+func unreadable(path string, err error) Finding {
+	return Finding{Kind: KindUnreadable, File: path, Unmendable: true, What: fmt.Sprintf("it cannot be read: %v", err)}
+}
