@@ -18,6 +18,7 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun sessions                       list the sessions of this directory
   agentrun sessions show|tree [ID]        look at one: summary, entries
   agentrun sessions new|rename|rm|path|compress
+  agentrun doctor [--repair]              find damage, mend it
   agentrun version | man DIR | completion bash|zsh|fish
 
 Flags of every command, anywhere before "--":

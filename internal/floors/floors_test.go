@@ -31,12 +31,13 @@ var floorOf = map[string]int{
 	"session/internal/persist": 2,
 	"session/internal/record":  2,
 
-	"bundle":      3,
-	"internalurl": 3,
-	"tool":        3,
-	"tool/bash":   3,
-	"tool/read":   3,
-	"usage":       3,
+	"bundle":         3,
+	"internalurl":    3,
+	"session/doctor": 3,
+	"tool":           3,
+	"tool/bash":      3,
+	"tool/read":      3,
+	"usage":          3,
 
 	"cmd/agentrun": 8,
 }

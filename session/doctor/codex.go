@@ -45,7 +45,8 @@ func (t *transcript) number(v gjson.Result, at spot) {
 		return
 	}
 	n := v.Int()
-	if t.ordinals && n != t.ordinal+1 {
+	if t.ordinals && n != t.ordinal+1 && !t.unordered {
+		t.unordered = true // once: what comes behind it is shifted as well
 		t.say(Finding{Kind: KindOrdinal, What: fmt.Sprintf(
 			"record %d follows record %d: Codex refuses to go on with a rollout whose numbers are not dense", n, t.ordinal)}.at(at.line, at.offset, at.bytes))
 	}

@@ -180,6 +180,7 @@ type transcript struct {
 	askedIn   []string // ids in order
 	ordinal   int64
 	ordinals  bool
+	unordered bool // told
 	sawHeader bool
 }
 
