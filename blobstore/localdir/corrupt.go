@@ -108,14 +108,8 @@ func (s *Store) takeBack(ctx context.Context, ref blobref.Ref) error {
 // .corrupt.
 func (s *Store) withCorruptLock(ctx context.Context, do func() error) error {
 	dir := filepath.Join(s.dir, corruptDir)
-	if err := s.fsys.Mkdir(dir, durable.DirPerm); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.makeOwn(dir); err != nil {
 		return err
-	}
-	// A symbolic link there would lead the rename out of the home.
-	if info, err := s.fsys.Lstat(dir); err != nil {
-		return err
-	} else if !info.IsDir() {
-		return fmt.Errorf("%s is no directory; remove it", dir)
 	}
 	lock, err := durable.OpenLock(s.fsys, filepath.Join(dir, ".lock"))
 	if err != nil {

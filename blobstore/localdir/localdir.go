@@ -14,7 +14,7 @@
 //     survives the death of the process. This holds for bytes that were there
 //     already, too: another process may have written them without Sync.
 //   - Storing bytes that are there compares them with what is there and changes
-//     nothing on the disk, not even a time stamp.
+//     nothing on the disk but the time stamp of a blob that is older than a minute.
 //   - What is read is verified, all of it, before a byte is handed out. A blob
 //     whose bytes changed is blobstore.ErrCorrupt; its file is moved to
 //     .corrupt/<hex> inside the directory, where the latest such file is kept,
@@ -31,6 +31,20 @@
 // oh-my-pi also rewrites a blob in place when it stores it again: a reader that
 // falls into that moment looks twice before it calls the blob corrupt, and a
 // file that was moved aside and then completed is taken back.
+//
+// # Collecting
+//
+// Collect removes blobs that nothing names. What names them is the caller's to know;
+// that none is lost that is being stored meanwhile is promised here, without a lock
+// that writers would wait for:
+//
+//   - Nothing younger than a grace period is touched, and a blob that is stored again
+//     is made young. The collector moves a blob to .gc/<name> first and looks at its
+//     age then: a writer that saw it under its name has made it young before that,
+//     and it is put back; any other writer finds the name missing and stores it anew.
+//   - Nothing that was stored while a Lease was held, and is held still, is touched.
+//   - Readers find what is in .gc. A collector that was killed leaves blobs there; the
+//     next one judges them again.
 //
 // # Opaque
 //
@@ -57,6 +71,7 @@ import (
 
 const (
 	corruptDir = ".corrupt"         // holds what was found under a name that it does not hash to
+	gcDir      = ".gc"              // holds what a collector is about to remove
 	marker     = ".agentrun-opaque" // its presence makes a directory opaque
 	tempPrefix = ".tmp-"            // as durable.CreateTemp names them
 	ompDir     = "blobs"            // what oh-my-pi calls its blob directory

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -133,10 +134,20 @@ func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, erro
 		return blobstore.Info{}, fmt.Errorf("describing %s: %w", ref, err)
 	}
 	info, err := s.stat(ref)
+	if errors.Is(err, blobstore.ErrNotFound) {
+		if id, cerr := s.fsys.Identify(filepath.Join(s.dir, gcDir, ref.Hex())); cerr == nil && regular(id) {
+			return infoOf(ref, id), nil
+		}
+		info, err = s.stat(ref) // put back between the two looks
+	}
 	if err != nil {
 		return blobstore.Info{}, fmt.Errorf("describing %s: %w", ref, err)
 	}
 	return info, nil
+}
+
+func infoOf(ref blobref.Ref, id durable.Identity) blobstore.Info {
+	return blobstore.Info{Ref: ref, Size: id.Size, ModTime: time.Unix(0, id.ModTime)}
 }
 
 func (s *Store) stat(ref blobref.Ref) (blobstore.Info, error) {
@@ -156,7 +167,7 @@ func (s *Store) stat(ref blobref.Ref) (blobstore.Info, error) {
 		f.Close()
 		return blobstore.Info{}, fmt.Errorf("%s: %w", path, errChanged)
 	}
-	return blobstore.Info{Ref: ref, Size: id.Size, ModTime: time.Unix(0, id.ModTime)}, nil
+	return infoOf(ref, id), nil
 }
 
 // open opens the file of ref for a caller that will close it, once judge finds
@@ -179,6 +190,9 @@ func (s *Store) tryOpen(ctx context.Context, ref blobref.Ref, good judge) (durab
 	}
 	f, err := s.fsys.OpenFile(s.path(ref), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
+		if f, size := s.openCondemned(ref, good); f != nil {
+			return f, size, nil
+		}
 		return nil, 0, s.takeBack(ctx, ref)
 	}
 	if err != nil {

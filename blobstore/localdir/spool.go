@@ -84,7 +84,9 @@ func (s *Store) present(ctx context.Context, chunk *[chunkSize]byte, r io.ReadSe
 		}
 		id, err := f.Identify()
 		if err == nil && id.Size == size && yields(ctx, f, buf, r) && (!s.opts.Sync || s.ensureSynced(ref, f, id) == nil) {
-			return ref, size, nil
+			if found, err := s.claim(ref, f, id); err == nil && found == present {
+				return ref, size, nil
+			}
 		}
 	}
 	_, err = r.Seek(behind, io.SeekStart)

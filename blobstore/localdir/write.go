@@ -124,9 +124,12 @@ func (s *Store) compare(ctx context.Context, in *incoming) (state, error) {
 	case err != nil:
 		return absent, err
 	case same && s.opts.Sync:
-		return present, s.ensureSynced(in.ref, f, id)
+		if err := s.ensureSynced(in.ref, f, id); err != nil {
+			return absent, err
+		}
+		return s.claim(in.ref, f, id)
 	case same:
-		return present, nil
+		return s.claim(in.ref, f, id)
 	case s.opts.Mode == blobstore.Opaque:
 		return differs, nil
 	}

@@ -74,6 +74,8 @@ type File interface {
 	// blocks until one of the two is written to (a reflink). The error matches
 	// errors.ErrUnsupported where the file system cannot do that.
 	CloneFrom(src File) error
+	// Touch gives the file the time of now, whatever it was opened for.
+	Touch() error
 	Stat() (fs.FileInfo, error)
 	// Identify is an fstat that allocates nothing.
 	Identify() (Identity, error)

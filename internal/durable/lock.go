@@ -29,10 +29,21 @@ func OpenLock(fsys FS, name string) (*Lock, error) {
 	fsys = or(fsys)
 	// Without O_CREATE first: only the first process ever pays for a create, and
 	// a lock that exists can be taken on a full disk.
-	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = fsys.OpenFile(name, os.O_RDWR|os.O_CREATE, FilePerm)
+	lock, err := OpenExistingLock(fsys, name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return lock, err
 	}
+	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE, FilePerm)
+	if err != nil {
+		return nil, fmt.Errorf("opening lock file: %w", err)
+	}
+	return &Lock{f: f}, nil
+}
+
+// OpenExistingLock is OpenLock for a lock file that somebody else has to have made;
+// the error of one that is not there matches fs.ErrNotExist.
+func OpenExistingLock(fsys FS, name string) (*Lock, error) {
+	f, err := or(fsys).OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening lock file: %w", err)
 	}

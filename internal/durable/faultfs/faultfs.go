@@ -225,3 +225,7 @@ func (f *faultFile) CloneFrom(src durable.File) error {
 func (f *faultFile) Truncate(size int64) error {
 	return f.fs.one("truncate", f.Name(), func() error { return f.File.Truncate(size) })
 }
+
+func (f *faultFile) Touch() error {
+	return f.fs.one("touch", f.Name(), f.File.Touch)
+}
