@@ -41,6 +41,8 @@ type writer struct {
 	buf     []byte
 	own     []ownEntry
 	pending []*request
+	release func() error // gives back the lease on what was stored; see putBlob
+	listed  listed       // what the registry of the home knows of the session
 }
 
 // commit writes the entries of a batch behind those that are pending.
@@ -122,6 +124,9 @@ func (s *Session) setPending(ids []string) {
 func (s *Session) flushPending(ctx context.Context) error {
 	if len(s.writer.pending) == 0 {
 		return nil
+	}
+	if err := s.register(ctx); err != nil {
+		s.report(Event{Kind: EventRegistry, Path: s.Path(), Err: err})
 	}
 	for _, r := range s.writer.pending {
 		if err := s.prepare(ctx, r, false); err != nil {

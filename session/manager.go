@@ -124,6 +124,9 @@ func (m *Manager) mark() error {
 	if err := catalog.MarkHome(m.opts.FS, m.home); err != nil {
 		return err
 	}
+	if err := m.registerHome(); err != nil {
+		return err
+	}
 	m.marked = true
 	return nil
 }

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentrun/agentrun/blobref"
-	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/internal/catalog"
 	"github.com/agentrun/agentrun/session/internal/record"
@@ -76,6 +74,9 @@ const (
 	EventMove EventKind = "move"
 	// EventIndex: a rebuildable index could not be written; the next open is slower.
 	EventIndex EventKind = "index"
+	// EventRegistry: the registry of the home could not take in a session that lies
+	// outside of it, so the home does not know that it exists.
+	EventRegistry EventKind = "registry"
 )
 
 // Event is something that a person should know of and that is no error of the
@@ -264,17 +265,13 @@ func (s *Session) shut() {
 	if s.writer.lock != nil {
 		s.writer.lock.Close()
 	}
+	if s.writer.release != nil {
+		s.writer.release() // what it cannot remove, the collector does
+	}
 	if s.writer.file != nil {
 		s.writer.file.Close()
 	}
 	s.st.close()
-}
-
-func (s *Session) putBlob(ctx context.Context, data []byte) (blobref.Ref, error) {
-	if err := s.prepareHome(); err != nil {
-		return blobref.Ref{}, err
-	}
-	return blobstore.Put(ctx, s.blobs, data)
 }
 
 // prepareHome marks a home as ours before something of ours is in it.

@@ -25,6 +25,8 @@ type Trashed struct {
 	Title   string    `json:"title,omitempty"`
 	Removed time.Time `json:"removed"`
 	Dir     string    `json:"-"` // where the files are now
+
+	log string // its name in Dir
 }
 
 // Trash moves a session, its artifacts and its other files to the trash of the

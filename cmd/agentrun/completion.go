@@ -55,3 +55,24 @@ func completeSession(env *environment) cobra.CompletionFunc {
 		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	}
 }
+
+// completeTrash proposes the removed sessions.
+func completeTrash(env *environment) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		m, err := env.manager()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		l, err := m.ListTrash(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var ids []cobra.Completion
+		for _, t := range l.Sessions {
+			if t.ID != "" {
+				ids = append(ids, cobra.CompletionWithDesc(visible(t.ID), visible(t.Title)))
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}

@@ -27,7 +27,7 @@ working directory.`,
 		newSessionsNewCommand(env), newSessionsRenameCommand(env), newSessionsRemoveCommand(env),
 		newSessionsPathCommand(env), newSessionsForkCommand(env), newSessionsMoveCommand(env), newSessionsCompressCommand(env),
 		newSessionsBranchCommand(env), newSessionsLabelCommand(env),
-		newSessionsDuCommand(env),
+		newSessionsDuCommand(env), newSessionsRestoreCommand(env),
 	}
 	for _, verb := range verbs {
 		if verb.ValidArgsFunction == nil {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,11 +17,12 @@ import (
 // sessionsList is the verb list, and what sessions does without a verb.
 type sessionsList struct {
 	*environment
-	all bool
+	all, trash bool
 }
 
 func (l *sessionsList) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&l.all, "all", false, "the sessions of every directory")
+	f.BoolVar(&l.trash, "trash", false, "the removed sessions of every directory, the one removed last first")
 }
 
 func newSessionsListCommand(env *environment) *cobra.Command {
@@ -30,7 +33,8 @@ func newSessionsListCommand(env *environment) *cobra.Command {
 		Long: `list prints the sessions of the working directory, the one modified last first.
 
 With --json it is one object a line: id, path, cwd, title, created, modified,
-size.`,
+size; with --trash: id, path (where it was), cwd, title, removed, trash (where
+it is).`,
 		Args: positional(0, 0, "no arguments; --all lists every directory"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return list.run(cmd.Context()) },
 	}
@@ -59,6 +63,9 @@ func (l *sessionsList) run(ctx context.Context) error {
 		if _, err := m.Find(ctx, l.session); err != nil {
 			return err
 		}
+	}
+	if l.trash {
+		return l.listTrash(ctx, m)
 	}
 	cwd := ""
 	if !l.all {
@@ -118,6 +125,49 @@ func (l *sessionsList) print(sessions []session.Info) error {
 			title = "-"
 		}
 		row(oneLine(id), localTime(s.Modified), outputsink.FormatBytes(s.Size), oneLine(s.CWD), oneLine(title))
+	}
+	return out.Flush()
+}
+
+// trashItem is one line of sessions list --trash --json.
+type trashItem struct {
+	ID      *string `json:"id"`
+	Path    string  `json:"path"`
+	CWD     *string `json:"cwd"`
+	Title   *string `json:"title"`
+	Removed *string `json:"removed"`
+	Trash   string  `json:"trash"`
+}
+
+func (l *sessionsList) listTrash(ctx context.Context, m *session.Manager) error {
+	found, err := m.ListTrash(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range found.Unreadable {
+		l.say("%v", &found.Unreadable[i])
+	}
+	if l.json {
+		for _, t := range found.Sessions {
+			err := printJSON(l.stdout, trashItem{
+				ID: orNull(t.ID), Path: t.Path, CWD: orNull(t.CWD), Title: orNull(t.Title), Removed: timestamp(t.Removed), Trash: t.Dir,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(found.Sessions) == 0 {
+		l.remark("the trash is empty")
+		return nil
+	}
+	out := table(l.stdout)
+	if !l.quiet {
+		fmt.Fprintln(out, "ID\tREMOVED\tDIRECTORY\tTITLE")
+	}
+	for _, t := range found.Sessions {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", oneLine(cmp.Or(t.ID, filepath.Base(t.Dir))), localTime(t.Removed), oneLine(t.CWD), cmp.Or(oneLine(t.Title), "-"))
 	}
 	return out.Flush()
 }

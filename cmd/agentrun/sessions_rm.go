@@ -9,8 +9,8 @@ func newSessionsRemoveCommand(env *environment) *cobra.Command {
 		Use:   "rm ID",
 		Short: "Move a session and its artifacts to the trash of the home",
 		Long: `rm moves a session, its artifacts and its other files to the directory trash of
-the home, and says where. Nothing is deleted. The session must be named:
-neither --session nor the newest one is taken.
+the home, and says where. sessions restore gives it back; gc deletes it after a
+month. The session must be named: neither --session nor the newest one is taken.
 
 With --json it prints an object: id, path (where it was), trash (where it is).`,
 		Args: func(_ *cobra.Command, args []string) error {
