@@ -232,6 +232,20 @@ func (d *Dir) List(ctx context.Context) ([]Info, error) {
 	return infos, nil
 }
 
+// Numbers returns the numbers of the artifacts that can be read, ascending. It costs a
+// look at the directory where that has not changed since the last listing. A directory
+// that does not exist has none.
+func (d *Dir) Numbers(ctx context.Context) ([]int64, error) {
+	s, err := d.list(ctx, false)
+	if noDirectory(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.available(), nil
+}
+
 // ByRun finds the artifact that run writes or wrote, and reports whether there
 // is one; of several, the newest.
 func (d *Dir) ByRun(ctx context.Context, run string) (Info, bool, error) {

@@ -39,6 +39,8 @@ type Options struct {
 	Now func() time.Time
 	// FS is the file system; nil means the real one. Tests inject faults here.
 	FS durable.FS
+
+	polls bool // watches look by themselves, as without inotify; for tests
 }
 
 // Manager makes, opens and finds the sessions of one home. It is safe for

@@ -183,7 +183,15 @@ func TestReadersWritersRenamesAndForeignRewritesAtOnce(t *testing.T) {
 }
 
 func TestAWatchGoesOnAcrossCompressionAndRewrites(t *testing.T) {
+	t.Run("told by the kernel", func(t *testing.T) { watchAcrossRewrites(t, false) })
+	t.Run("looking by itself", func(t *testing.T) { watchAcrossRewrites(t, true) })
+}
+
+func watchAcrossRewrites(t *testing.T, poll bool) {
 	m := newManager(t, session.Options{Durability: session.Flush})
+	if poll {
+		m.Poll()
+	}
 	s := newSession(t, m)
 	other := reopen(t, m, func() string { appendOK(t, s, user("0")); return s.Path() }())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -8,9 +8,9 @@ import (
 	"io"
 	"iter"
 	"path/filepath"
+	"time"
 
-	"github.com/fsnotify/fsnotify"
-
+	"github.com/agentrun/agentrun/internal/notify"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/catalog"
 	"github.com/agentrun/agentrun/session/internal/record"
@@ -18,8 +18,11 @@ import (
 
 // Watch yields every entry behind the entry after ("" for all), those that are
 // there and then those that any process appends, once each and in file order, until
-// ctx is done. There must be such an entry: the error matches ErrNoEntry. A rewrite of the file by another program yields only entries that
-// are new. Entries are as in the file: Restore puts images and long strings back.
+// ctx is done. There must be such an entry: the error matches ErrNoEntry. A rewrite of
+// the file by another program yields only entries that are new. A log that is
+// compressed, restored or moved is followed; one that is away for two seconds is gone
+// (ErrGone). Without inotify, and on network file systems, the file is looked at 20
+// times a second. None of it costs who writes anything. Entries are as in the file: Restore puts images and long strings back.
 //
 // An error ends the sequence; the end of ctx does so without one.
 func (s *Session) Watch(ctx context.Context, after string) iter.Seq2[entry.Entry, error] {
@@ -38,72 +41,60 @@ func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entr
 			return err
 		}
 	}
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return err
-	}
-	defer watcher.Close()
+	changes := notify.Open(s.manager.opts.polls)
+	defer changes.Close()
 	f := follower{session: s, skipTo: after}
-	for at := ""; ; {
+	for {
 		// The directory, not the file: a rewrite puts another file under the name.
-		if path := s.Path(); path != at {
-			if err := watcher.Add(filepath.Dir(path)); err != nil {
-				return err
-			}
-			if at != "" && filepath.Dir(at) != filepath.Dir(path) {
-				_ = watcher.Remove(filepath.Dir(at)) // what it goes on to say is passed over
-			}
-			at = path
-		}
-		// An event is a hint that something may have changed; what did is in the file.
-		if going, err := f.read(ctx, yield); err != nil || !going {
+		place := s.Path()
+		changes.Only(filepath.Dir(place))
+		going, err := f.read(ctx, yield)
+		switch {
+		case fleeting(err) && f.patient():
+			// the next look tells
+		case err != nil || !going:
 			return err
-		}
-		if f.skipTo != "" {
+		case f.skipTo != "":
 			return fmt.Errorf("behind %.40q: %w", f.skipTo, ErrNoEntry)
+		default:
+			f.gone = time.Time{}
 		}
-		if s.Path() != at {
-			continue // it was moved: look again, from there
+		if s.Path() != place {
+			continue // it was moved: watch the other directory before the next look
 		}
-		if err := s.awaitChange(ctx, watcher, at); err != nil {
+		if err := changes.Wait(ctx, func(path string) bool { return path == place || path == catalog.ColdPath(place) }); err != nil {
 			return err
 		}
 	}
 }
 
-// awaitChange waits for an event about the session's file, the log at path.
-func (s *Session) awaitChange(ctx context.Context, watcher *fsnotify.Watcher, path string) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case ev, ok := <-watcher.Events:
-			if !ok {
-				return fsnotify.ErrClosed
-			}
-			if ev.Name == path || ev.Name == catalog.ColdPath(path) {
-				return nil
-			}
-		case err, ok := <-watcher.Errors:
-			if !ok {
-				return fsnotify.ErrClosed
-			}
-			if !errors.Is(err, fsnotify.ErrEventOverflow) {
-				return err
-			}
-			return nil // events were dropped: look at the file
-		}
+// fleeting reports whether an error may be about a moment in the middle of a rewrite
+// by a program that does not replace its file as a whole.
+func fleeting(err error) bool {
+	return errors.Is(err, ErrGone) || errors.Is(err, ErrNotSession) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// goneWait is how long a log may be away before a watch gives it up: programs that
+// replace a file may remove it first.
+const goneWait = 2 * time.Second
+
+// patient reports whether a log that is away is waited for.
+func (f *follower) patient() bool {
+	if f.gone.IsZero() {
+		f.gone = time.Now()
 	}
+	return time.Since(f.gone) < goneWait
 }
 
 // follower is how far a watch has come.
 type follower struct {
 	session *Session
-	skipTo  string // deliver nothing up to this entry; "" when past it
-	st      state  // the file that at is in
-	at      int64  // everything before it was delivered
-	line    int    // the number of the last line that was begun
-	open    bool   // that line had no newline yet
+	gone    time.Time // since when the log is away; zero when it is there
+	skipTo  string    // deliver nothing up to this entry; "" when past it
+	st      state     // the file that at is in
+	at      int64     // everything before it was delivered
+	line    int       // the number of the last line that was begun
+	open    bool      // that line had no newline yet
 	// passed are the hashed ids of the entries of the file, delivered or skipped,
 	// and past those of the files before it: what another program's rewrite drops
 	// may come back.

@@ -15,6 +15,7 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun bash 'make 2>&1 | tail -50'    run a script
   agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
   agentrun artifacts                      list what this session kept
+  agentrun follow [ID]                    print what happens while others work
   agentrun sessions                       list the sessions of this directory
   agentrun sessions show|tree [ID]        look at one: summary, entries
   agentrun sessions new|rename|rm|path|compress
@@ -90,6 +91,7 @@ recorded in the log of a session.`,
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
+		newFollowCommand(env),
 	)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))

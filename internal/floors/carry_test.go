@@ -50,7 +50,7 @@ var harmless = map[string]string{
 // carried are the modules that session may pull in, with what each is there for.
 // Whoever imports session gets all of them.
 var carried = map[string]string{
-	"github.com/fsnotify/fsnotify":                       "Session.Watch is told of appends by the kernel",
+	"github.com/fsnotify/fsnotify":                       "watches are told of changes by the kernel",
 	"github.com/google/uuid":                             "session ids are UUIDv7",
 	"github.com/klauspost/compress":                      "cold sessions are zstd",
 	"github.com/SaveTheRbtz/zstd-seekable-format-go/pkg": "and seekable",

@@ -19,6 +19,7 @@ var floorOf = map[string]int{
 	"internal/durable/faultfs": 1,
 	"internal/ecmajson":        1,
 	"internal/lineindex":       1,
+	"internal/notify":          1,
 	"internal/process":         1,
 	"outputsink":               1,
 
@@ -38,6 +39,7 @@ var floorOf = map[string]int{
 	"tool/bash":      3,
 	"tool/read":      3,
 	"usage":          3,
+	"follow":         3,
 
 	"cmd/agentrun": 8,
 }
