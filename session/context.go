@@ -110,12 +110,12 @@ func (s *Session) readPathTo(ctx context.Context, st state, leaf string) (*pathC
 		return nil, err
 	}
 	if p == nil {
-		if p, err = readPath(ctx, st, leaf); err != nil {
+		if p, err = readPath(ctx, st, leaf, nil); err != nil {
 			return nil, err
 		}
 	}
 	s.mu.Lock()
-	if leaf == st.leaf && s.st.file == st.file {
+	if leaf == st.leaf && s.st.file == st.file && p.torn == nil {
 		s.ctxPath = p
 	}
 	s.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *pathCache) extend(ctx context.Context, st state, leaf string) (*pathCac
 	// Read only what was appended; the path must lead to our last entry.
 	tail := st
 	tail.end = p.end
-	more, err := readPath(ctx, tail, leaf)
-	if err != nil || len(more.entries) == 0 || more.entries[0].Parent() != last.ID() {
+	more, err := readPath(ctx, tail, leaf, nil)
+	if err != nil || more.torn != nil || len(more.entries) == 0 || more.entries[0].Parent() != last.ID() {
 		return nil, err
 	}
 	return &pathCache{

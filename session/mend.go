@@ -409,7 +409,7 @@ func (w *mender) sameContext(ctx context.Context, y *examined) error {
 // contextIDs are the entries of the context at the leaf.
 func contextIDs(ctx context.Context, x *examined, path string) (ids []string, err error) {
 	st := *x.st
-	p, err := readPath(ctx, st, st.leaf)
+	p, err := readPath(ctx, st, st.leaf, nil)
 	if err != nil {
 		return nil, err
 	}

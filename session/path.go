@@ -76,10 +76,13 @@ type pathCache struct {
 	entries []entry.Entry // root or first needed entry .. leaf
 	end     int64         // of the file when it was read
 	reach   entry.Reach
+	// torn is set when repairs without an end were left out; such a path is not kept.
+	torn *tornRepair
 }
 
-// readPath reads the path to leaf as far as its context needs it.
-func readPath(ctx context.Context, st state, leaf string) (*pathCache, error) {
+// readPath reads the path to leaf as far as its context needs it. see is called with
+// every block of entries that is passed, the last one first, and may be nil.
+func readPath(ctx context.Context, st state, leaf string, see func([]entry.Entry)) (*pathCache, error) {
 	p := &pathCache{end: st.src.size}
 	if leaf == "" {
 		return p, nil
@@ -87,6 +90,9 @@ func readPath(ctx context.Context, st state, leaf string) (*pathCache, error) {
 	want, count := leaf, 0
 	var runs [][]entry.Entry // stretches of the path, the last one first
 	err := eachBlockBackward(ctx, st.src, st.end, st.src.size, func(block []entry.Entry) bool {
+		if see != nil {
+			see(block)
+		}
 		end := len(block) // of the stretch that is being walked
 		for i := len(block) - 1; i >= 0; i-- {
 			e := &block[i]
@@ -113,5 +119,8 @@ func readPath(ctx context.Context, st state, leaf string) (*pathCache, error) {
 	for i := len(runs) - 1; i >= 0; i-- {
 		p.entries = append(p.entries, runs[i]...)
 	}
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	return p.settle(ctx, st, see)
 }

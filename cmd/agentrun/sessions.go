@@ -26,7 +26,7 @@ working directory.`,
 		newSessionsListCommand(env), newSessionsShowCommand(env), newSessionsTreeCommand(env),
 		newSessionsNewCommand(env), newSessionsRenameCommand(env), newSessionsRemoveCommand(env),
 		newSessionsPathCommand(env), newSessionsForkCommand(env), newSessionsMoveCommand(env), newSessionsCompressCommand(env),
-		newSessionsBranchCommand(env), newSessionsLabelCommand(env),
+		newSessionsBranchCommand(env), newSessionsLabelCommand(env), newSessionsResumeCommand(env),
 		newSessionsDuCommand(env), newSessionsRestoreCommand(env),
 	}
 	for _, verb := range verbs {

@@ -10,6 +10,16 @@ type ContextOptions struct {
 	// Settings are those in force before the first entry of the path. Leave them
 	// out for a path that begins at its root.
 	Settings Settings
+	// Strict leaves out what providers refuse besides: messages that say nothing, and
+	// messages that the log holds twice in a row.
+	Strict bool
+	// KeepToolOutput prunes: this many bytes of the newest tool output stay whole, and
+	// in older results one line says where the text is. 0 keeps all. It is a view;
+	// the log keeps everything.
+	KeepToolOutput int64
+	// SessionID is cited in the place of output that is in no artifact. Without it such
+	// output is not pruned.
+	SessionID string
 }
 
 // Context is what a model call at a leaf starts from.
@@ -42,6 +52,9 @@ type ContextMessage struct {
 	Interrupted bool
 	// Excluded marks an execution that its user does not want a model to see.
 	Excluded bool
+	// Pruned stands in the place of the text of a tool result or an execution that was
+	// pruned, "" for others. Message and JSON return it; Entry has the whole.
+	Pruned string
 
 	toolName string // of a synthetic result
 	entry    *Entry
@@ -66,6 +79,7 @@ func BuildContext(path []Entry, opts ContextOptions) *Context {
 	ctx := &Context{Settings: opts.Settings.Clone()}
 	ctx.Settings.foldPath(path)
 	p := newPairing(len(path))
+	p.strict = opts.Strict
 	boundary := lastOf(path, TypeResetBoundary)
 	compaction := lastOf(path, TypeCompaction)
 	if compaction > boundary {
@@ -81,6 +95,9 @@ func BuildContext(path []Entry, opts ContextOptions) *Context {
 		p.add(&path[boundary+1+i])
 	}
 	ctx.Messages, ctx.Repairs = p.resolve()
+	if opts.KeepToolOutput > 0 {
+		prune(ctx.Messages, opts)
+	}
 	return ctx
 }
 
@@ -140,7 +157,11 @@ func (m ContextMessage) Message() (Message, error) {
 	if m.Synthetic {
 		return m.interrupted(), nil
 	}
-	return m.entry.Message()
+	msg, err := m.entry.Message()
+	if err == nil && m.Pruned != "" {
+		msg = pruned(msg, m.Pruned)
+	}
+	return msg, err
 }
 
 // Message decodes the message that the entry contributes to a context: that of a
@@ -203,7 +224,7 @@ func (m ContextMessage) interrupted() ToolResultMessage {
 // JSON returns the message as JSON: the bytes of the log where it stands there as
 // such, else what its typed form marshals to.
 func (m ContextMessage) JSON() (json.RawMessage, error) {
-	if m.entry.typ == TypeMessage && !m.Synthetic {
+	if m.entry.typ == TypeMessage && !m.Synthetic && m.Pruned == "" {
 		return json.RawMessage(m.entry.message().Raw), nil
 	}
 	msg, err := m.Message()

@@ -20,6 +20,7 @@ type pairing struct {
 	waiting []string
 	earlier map[string]int32
 
+	strict bool // messages that say nothing or repeat the one before are left out
 	odd    bool // the messages can't be returned as they stand
 	failed bool // some turn failed
 }
@@ -55,7 +56,9 @@ func (p *pairing) add(e *Entry) {
 	case g.none:
 		return
 	case g.role == "":
-		p.repairs = append(p.repairs, Repair{Kind: RepairUnreadable, EntryID: e.id})
+		p.repaired(RepairUnreadable, e, "")
+		return
+	case p.strict && p.refused(e, g):
 		return
 	}
 	m := ContextMessage{EntryID: e.id, Role: g.role, ToolCallIDs: g.calls, Excluded: g.excluded, entry: e}
@@ -67,6 +70,30 @@ func (p *pairing) add(e *Entry) {
 	default:
 		p.push(m)
 	}
+}
+
+// repaired notes a repair that concerns e.
+func (p *pairing) repaired(kind RepairKind, e *Entry, call string) {
+	p.repairs = append(p.repairs, Repair{Kind: kind, EntryID: e.id, Offset: e.offset, ToolCallID: call})
+}
+
+// refused leaves out what providers refuse, or would take for something else.
+func (p *pairing) refused(e *Entry, g *glance) bool {
+	if g.role == RoleToolResult || g.role == RoleAssistant && g.end != succeeded {
+		return false
+	}
+	if n := len(p.messages); n > 0 {
+		// Results stand between two copies of a turn that has calls.
+		if before := &p.messages[p.last]; before.Role == g.role && !p.places[p.last].failed && e.repeats(before.entry) {
+			p.repaired(RepairRepeated, e, "")
+			return true
+		}
+	}
+	if e.saysNothing(g) {
+		p.repaired(RepairEmpty, e, "")
+		return true
+	}
+	return false
 }
 
 // push appends a message that is no result.
@@ -121,7 +148,7 @@ func (p *pairing) addResult(m ContextMessage) {
 		delete(p.earlier, id)
 	}
 	if pl.turn == noTurn {
-		p.repairs = append(p.repairs, Repair{Kind: RepairOrphan, EntryID: m.EntryID, ToolCallID: id})
+		p.repaired(RepairOrphan, m.entry, id)
 		return
 	}
 	p.places[pl.turn].waiting--
@@ -184,9 +211,7 @@ func (p *pairing) arrange() {
 		}
 		if pl.turn != noTurn {
 			if pl.turn != last {
-				p.repairs = append(p.repairs, Repair{
-					Kind: RepairMoved, EntryID: p.messages[i].EntryID, ToolCallID: p.messages[i].ToolCallIDs[0],
-				})
+				p.repaired(RepairMoved, p.messages[i].entry, p.messages[i].ToolCallIDs[0])
 			}
 			continue
 		}
@@ -244,7 +269,7 @@ func (p *pairing) interrupt(out []ContextMessage, turn ContextMessage, results [
 			EntryID: turn.EntryID, Role: RoleToolResult, Synthetic: true,
 			ToolCallIDs: turn.ToolCallIDs[i : i+1 : i+1], toolName: names[id], entry: turn.entry,
 		})
-		p.repairs = append(p.repairs, Repair{Kind: RepairInterrupted, EntryID: turn.EntryID, ToolCallID: id})
+		p.repaired(RepairInterrupted, turn.entry, id)
 	}
 	return out
 }
