@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/bundle"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/transcript"
 )
 
 // sessionExport is the command export.
@@ -30,10 +33,17 @@ of another user or on another machine. Others may go on writing to it meanwhile.
 A bundle holds all that the session said, with whatever secrets are in it. With
 --passphrase-file it is encrypted by age (age -d opens it).
 
+--format writes a transcript to be read instead. md tells the active branch;
+html is one page with everything in it, to be opened in a browser; json has all
+entries of all branches, with images and long strings put back. A FILE called
+*.md, *.html or *.json says as much. Without -o it goes to the standard output.
+
 With --json it prints an object: file, bytes, entries, artifacts, blobs. What
 could not come along, a blob that is not there for example, is said on the
 standard error, and listed as missing (name, reason).`,
 		Example: `  agentrun export -o work.agentrun
+  agentrun export -o work.html
+  agentrun export --format md | less
   agentrun export 0199 -o - | ssh there 'cat > work.agentrun'
   agentrun export 0199 -o work.agentrun --passphrase-file ~/.secret`,
 		Args:              positional(0, 1, "at most one session"),
@@ -42,26 +52,60 @@ standard error, and listed as missing (name, reason).`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&x.out.name, "output", "o", "", "write to `FILE`, - for the standard output")
+	f.StringVar(&x.format, "format", "", "write a transcript: `FORMAT` is md, html or json")
 	f.BoolVar(&x.out.force, "force", false, "replace a file that is there")
 	f.StringVar(&x.passphraseFile, "passphrase-file", "", "encrypt with the passphrase that is in `FILE`")
 	return cmd
 }
 
-func (x *sessionExport) run(ctx context.Context, arg string) (err error) {
+func (x *sessionExport) run(ctx context.Context, arg string) error {
+	format, err := x.transcriptFormat()
+	if err != nil {
+		return err
+	}
+	if x.out.name == "" && format != "" {
+		x.out.name = "-"
+	}
 	switch {
 	case x.out.name == "":
 		return usagef("say where to: agentrun export -o FILE")
-	case x.out.name == "-" && isTerminal(x.stdout):
+	case format != "" && x.passphraseFile != "":
+		return usagef("a transcript is not encrypted: leave out --passphrase-file, or --format")
+	case format == "" && x.out.name == "-" && isTerminal(x.stdout):
 		return usagef("a bundle is no text for a terminal: give -o FILE, or a pipe")
 	}
+	if err := x.out.check(); err != nil {
+		return err
+	}
+	if format != "" {
+		return x.transcript(ctx, arg, format)
+	}
+	return x.bundle(ctx, arg)
+}
+
+// transcriptFormat is the format of a transcript that was asked for, "" for a bundle.
+func (x *sessionExport) transcriptFormat() (transcript.Format, error) {
+	if x.format == "" {
+		format, err := transcript.ParseFormat(strings.TrimPrefix(filepath.Ext(x.out.name), "."))
+		if err != nil {
+			return "", nil
+		}
+		return format, nil
+	}
+	format, err := transcript.ParseFormat(x.format)
+	if err != nil {
+		return "", usagef("--format: %w", err)
+	}
+	return format, nil
+}
+
+// bundle writes a file for agentrun import.
+func (x *sessionExport) bundle(ctx context.Context, arg string) (err error) {
 	o := bundle.ExportOptions{}
 	if x.passphraseFile != "" {
 		if o.Passphrase, err = bundle.ReadPassphrase(x.passphraseFile); err != nil {
 			return err
 		}
-	}
-	if err := x.out.check(); err != nil {
-		return err
 	}
 	m, s, err := x.view(ctx, arg)
 	if err != nil {
@@ -80,26 +124,66 @@ func (x *sessionExport) run(ctx context.Context, arg string) (err error) {
 		return err
 	}
 	p.end()
-	return x.report(made)
-}
-
-// report says what was written.
-func (x *sessionExport) report(made bundle.Summary) error {
-	file := x.out.name
 	for _, m := range made.Missing {
 		x.remark("not in it: %s", oneLine(m.String()))
 	}
-	if x.json && file != "-" {
-		return printJSON(x.stdout, struct {
-			File      string           `json:"file"`
-			Bytes     int64            `json:"bytes"`
-			Entries   int              `json:"entries"`
-			Artifacts int              `json:"artifacts"`
-			Blobs     int              `json:"blobs"`
-			Missing   []bundle.Missing `json:"missing,omitempty"`
-		}{file, made.Bytes, made.Entries, made.Artifacts, made.Blobs, made.Missing})
+	return x.report(exportReport{x.out.name, made.Bytes, made.Entries, made.Artifacts, made.Blobs, made.Missing})
+}
+
+// transcript writes a file to be read.
+func (x *sessionExport) transcript(ctx context.Context, arg string, format transcript.Format) (err error) {
+	_, s, err := x.view(ctx, arg)
+	if err != nil {
+		return err
 	}
-	x.remark("%s: %s: %s, %s, %s", oneLine(file), outputsink.FormatBytes(made.Bytes), count(int64(made.Entries), "entry", "entries"),
-		count(int64(made.Artifacts), "artifact", "artifacts"), count(int64(made.Blobs), "blob", "blobs"))
+	defer func() { err = closeSession(s, err) }()
+	var made transcript.Summary
+	var written countingWriter
+	err = x.out.write(x.stdout, func(w io.Writer) (err error) {
+		written.w = w
+		made, err = transcript.Write(ctx, &written, format, s, x.artifacts(s), transcript.Options{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if made.Missing > 0 {
+		x.remark("%s could not be put back: agentrun sessions show says which", count(int64(made.Missing), "image or long string", "images or long strings"))
+	}
+	if x.out.name == "-" {
+		return nil // what was asked for is the output
+	}
+	return x.report(exportReport{File: x.out.name, Bytes: written.n, Entries: made.Entries, Artifacts: made.Artifacts, Blobs: made.Images})
+}
+
+// countingWriter counts what is written.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// exportReport is what export --json prints.
+type exportReport struct {
+	File      string           `json:"file"`
+	Bytes     int64            `json:"bytes"`
+	Entries   int              `json:"entries"`
+	Artifacts int              `json:"artifacts"`
+	Blobs     int              `json:"blobs"` // of a transcript, the images in it
+	Missing   []bundle.Missing `json:"missing,omitempty"`
+}
+
+// report says what was written.
+func (x *sessionExport) report(r exportReport) error {
+	if x.json && r.File != "-" {
+		return printJSON(x.stdout, r)
+	}
+	x.remark("%s: %s: %s, %s, %s", oneLine(r.File), outputsink.FormatBytes(r.Bytes), count(int64(r.Entries), "entry", "entries"),
+		count(int64(r.Artifacts), "artifact", "artifacts"), count(int64(r.Blobs), "blob", "blobs"))
 	return nil
 }

@@ -40,6 +40,7 @@ var floorOf = map[string]int{
 	"tool/read":      3,
 	"usage":          3,
 	"follow":         3,
+	"transcript":     3,
 
 	"cmd/agentrun": 8,
 }
@@ -66,6 +67,22 @@ var along = map[arrow]string{
 	{"session/internal/journal", "session/internal/record"}:  "a journal holds the header line to be written",
 	{"tool/bash", "tool"}:                                    "implements Tool",
 	{"tool/read", "tool"}:                                    "implements Tool",
+	{"tool/read", "internalurl"}:                             "reads whatever a URL names",
+	{"blobstore/localdir", "blobstore"}:                      "a layer implements the Store interface",
+	{"blobstore/memory", "blobstore"}:                        "a layer implements the Store interface",
+	{"blobstore/storetest", "blobstore"}:                     "the suite that every Store passes",
+	{"blobstore/localdir", "internal/durable"}:               "only durable renames, locks and syncs",
+	{"internal/durable/faultfs", "internal/durable"}:         "wraps its FS to inject faults",
+	{"outputsink", "internal/lineindex"}:                     "indexes the lines of a spilled stream while it is written",
+	{"session", "artifacts"}:                                 "a fork brings the artifacts along before its log is there",
+	{"session", "session/entry"}:                             "entries are what a log is made of",
+	{"session", "session/internal/catalog"}:                  "where the logs of a home are",
+	{"session", "session/internal/persist"}:                  "what becomes of an entry on its way to the line",
+	{"session", "session/internal/record"}:                   "the line itself",
+	{"session/internal/catalog", "session/internal/record"}:  "a listing reads headers",
+	{"tool/bash", "tool"}:                                    "implements Tool",
+	{"tool/read", "tool"}:                                    "implements Tool",
+	{"transcript", "tool/bash"}:                              "a run's start and end are told as one",
 	{"tool/read", "internalurl"}:                             "reads whatever a URL names",
 }
 

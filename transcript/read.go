@@ -1,0 +1,172 @@
+package transcript
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool/bash"
+)
+
+// reader reads a session for a transcript.
+type reader struct {
+	s      *session.Session
+	dir    *artifacts.Dir
+	o      Options
+	tree   *session.Tree
+	labels map[string]string
+	title  string
+	leaf   int
+	arts   []artifacts.Info
+	agents []artifacts.Agent
+
+	results map[string][]int // entries that answer a tool call, by its id
+	ended   map[string]bool  // runs that have an end
+	told    []bool           // entries that are in the transcript
+	sum     Summary
+}
+
+func newReader(ctx context.Context, s *session.Session, dir *artifacts.Dir, o Options) (*reader, error) {
+	r := &reader{s: s, dir: dir, o: o, results: map[string][]int{}, ended: map[string]bool{}}
+	var err error
+	if r.tree, err = s.Tree(ctx); err != nil {
+		return nil, err
+	}
+	if r.title, err = s.Title(ctx); err != nil {
+		return nil, err
+	}
+	if r.labels, err = s.Labels(ctx); err != nil {
+		return nil, err
+	}
+	r.leaf, r.told = r.tree.Leaf(), make([]bool, r.tree.Len())
+	r.sum.Entries = r.tree.Len()
+	if err := r.look(ctx); err != nil {
+		return nil, err
+	}
+	if dir == nil {
+		return r, nil
+	}
+	if r.arts, err = dir.List(ctx); err != nil {
+		return nil, err
+	}
+	for _, a := range r.arts {
+		if a.State != artifacts.Missing {
+			r.sum.Artifacts++
+		}
+	}
+	ids, err := dir.AgentIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		a, err := dir.LookupAgent(ctx, id, 0)
+		if err != nil {
+			return nil, err
+		}
+		r.agents = append(r.agents, a)
+	}
+	return r, nil
+}
+
+// look notes what belongs together: calls and results, starts and ends of runs.
+func (r *reader) look(ctx context.Context) error {
+	for i := range r.tree.Len() {
+		if i%256 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		e, err := r.tree.Entry(i)
+		if err != nil {
+			return err
+		}
+		if e.Type() != entry.TypeMessage {
+			continue
+		}
+		if id := e.ToolCallID(); id != "" {
+			r.results[id] = append(r.results[id], i)
+		}
+		if run, ok := bash.EndOf(e); ok {
+			r.ended[run] = true
+		}
+	}
+	return nil
+}
+
+// entry reads entry i, with what the persistence rules took out put back.
+func (r *reader) entry(ctx context.Context, i int) (entry.Entry, error) {
+	return r.s.EntryAt(ctx, r.tree, i)
+}
+
+// branches are the leaves that are not on the active branch, with the entries that
+// lead to each and that no branch before it had: from the end of a branch up to what
+// others share.
+func (r *reader) branches() [][]int {
+	children, _ := r.tree.Children()
+	seen := make([]bool, r.tree.Len())
+	if r.leaf >= 0 {
+		for _, i := range r.tree.Path(r.leaf) {
+			seen[i] = true
+		}
+	}
+	var out [][]int
+	for i := range children {
+		if len(children[i]) > 0 || seen[i] {
+			continue
+		}
+		path := r.tree.Path(i)
+		from := len(path)
+		for from > 0 && !seen[path[from-1]] {
+			from--
+			seen[path[from]] = true
+		}
+		out = append(out, path[from:])
+	}
+	return out
+}
+
+// turn is one entry as it is told, with what belongs to it.
+type turn struct {
+	id    string
+	time  time.Time
+	kind  string // a class: user, assistant, run, tool, note
+	who   string
+	aside string // what else the heading says
+	label string
+	parts []part
+}
+
+// part is a piece of a turn: one of the types below.
+type part any
+
+type (
+	// prose is what somebody wrote. Models write Markdown.
+	prose struct {
+		text     string
+		markdown bool
+	}
+	// reasoning is what a model thought.
+	reasoning struct{ text string }
+	// output is text of a program, to the letter. notice says what is not shown.
+	output struct{ text, notice string }
+	// picture is an image. why says why there is none.
+	picture struct {
+		mime string
+		data []byte
+		why  string
+	}
+	// call is a tool call with its result, or a command and its output.
+	call struct {
+		name     string
+		brief    string // the beginning of what was asked, on one line
+		asked    string // all of it
+		status   string // "exit 1", "failed", "no result"
+		bad      bool
+		parts    []part // of the result
+		artifact *int64
+	}
+	// remark is something about the session.
+	remark struct{ text string }
+	// raw is what is not known here: JSON.
+	raw struct{ what, text string }
+)
