@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	seekable "github.com/SaveTheRbtz/zstd-seekable-format-go/pkg"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/internal/catalog"
@@ -56,11 +58,56 @@ func (m *Manager) Compress(ctx context.Context, path string) error {
 	if st := s.known(); st.cold || st.file == nil || st.none {
 		return nil
 	}
-	if catalog.ColdPath(s.Path()) == s.Path() {
-		return fmt.Errorf("compressing %s: only a log that is called *.jsonl can be, and found again; rename it", s.Path())
+	if err := s.compressible(); err != nil {
+		return err
 	}
 	g := &group{wake: make(chan wake, 1), asIs: true, do: func() error { return s.compress(ctx) }}
 	return s.submit(ctx, g)
+}
+
+// ErrRecent is returned by CompressIdle for a session that was written to lately.
+var ErrRecent = errors.New("session was written to lately")
+
+// CompressIdle is Compress for a session that nobody works on: it must not have been
+// written to for the time idle, else the error matches ErrRecent, and no agent loop may
+// drive it, else it is a *LockedError. Both are looked at while nobody else can write.
+func (m *Manager) CompressIdle(ctx context.Context, path string, idle time.Duration) error {
+	s, err := m.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if st := s.known(); st.cold || st.file == nil || st.none {
+		return nil
+	}
+	if err := s.compressible(); err != nil {
+		return err
+	}
+	driver, err := s.Drive()
+	if err != nil {
+		return err
+	}
+	defer driver.Close()
+	g := &group{wake: make(chan wake, 1), asIs: true, do: func() error {
+		st := s.known()
+		id, err := st.file.Identify()
+		if err != nil {
+			return fmt.Errorf("compressing %s: %w", s.Path(), err)
+		}
+		if since := m.opts.Now().Sub(time.Unix(0, id.ModTime)); since < idle {
+			return fmt.Errorf("compressing %s: %w, %v ago", s.Path(), ErrRecent, since.Round(time.Second))
+		}
+		return s.compress(ctx)
+	}}
+	return s.submit(ctx, g)
+}
+
+// compressible says why a log cannot be compressed, if so.
+func (s *Session) compressible() error {
+	if catalog.ColdPath(s.Path()) == s.Path() {
+		return fmt.Errorf("compressing %s: only a log that is called *.jsonl can be, and found again; rename it", s.Path())
+	}
+	return nil
 }
 
 // compress does the work of Compress under the lock.
@@ -73,7 +120,7 @@ func (s *Session) compress(ctx context.Context) error {
 		return err
 	}
 	name := catalog.ColdPath(s.Path())
-	file := source{st.file, st.size}
+	file, modified := source{st.file, st.size}, int64(0)
 	err := durable.WriteFileFunc(s.fs, name, true, func(w io.Writer) error {
 		return writeCold(w, withContext(ctx, io.NewSectionReader(file, 0, file.size)))
 	})
@@ -82,12 +129,17 @@ func (s *Session) compress(ctx context.Context) error {
 	}
 	if err == nil {
 		// A program that takes no lock may have appended meanwhile.
-		if now, ierr := s.fs.Identify(s.Path()); ierr != nil || !now.SameFile(st.id) || now.Size != st.size {
+		now, ierr := s.fs.Identify(s.Path())
+		modified = now.ModTime
+		if ierr != nil || !now.SameFile(st.id) || now.Size != st.size {
 			err = errors.Join(errors.New("it changed meanwhile, try again when nobody writes to it; the plain file stays"), ierr, s.fs.Remove(name))
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("compressing %s: %w", s.Path(), err)
+	}
+	if err := s.keepTime(name, modified); err != nil {
+		return errors.Join(fmt.Errorf("compressing %s: keeping its time: %w; the plain file stays", s.Path(), err), s.fs.Remove(name))
 	}
 	if err := s.fs.Remove(s.Path()); err != nil {
 		return fmt.Errorf("compressing %s: removing the plain file: %w", s.Path(), err)
@@ -121,6 +173,18 @@ func writeCold(w io.Writer, r io.Reader) error {
 			return err
 		}
 	}
+}
+
+// keepTime gives a compressed log the time of the plain one, which says when somebody
+// worked on the session last: lists are ordered by it, a directory's newest session is
+// the one to go on with, and what is old may be removed.
+func (s *Session) keepTime(name string, modified int64) error {
+	f, err := s.fs.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	at := unix.NsecToTimeval(modified / 1000 * 1000)
+	return errors.Join(unix.Futimes(int(f.Fd()), []unix.Timeval{at, at}), f.Close())
 }
 
 // checkCold compares a compressed log with the plain one.

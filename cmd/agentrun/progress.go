@@ -59,5 +59,6 @@ func (p *progress) bytes(done int64) {
 func (p *progress) end() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")
+		p.drawn = false
 	}
 }
