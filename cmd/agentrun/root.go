@@ -19,7 +19,7 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun sessions                       list the sessions of this directory
   agentrun sessions show|tree [ID]        look at one: summary, entries
   agentrun sessions new|rename|rm|path|compress
-  agentrun doctor [--repair]              find damage, mend it
+  agentrun search WORD... | doctor        find words in sessions; find damage
   agentrun version | man DIR | completion bash|zsh|fish
 
 Flags of every command, anywhere before "--":
@@ -91,7 +91,7 @@ recorded in the log of a session.`,
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
-		newFollowCommand(env),
+		newFollowCommand(env), newSearchCommand(env),
 	)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))

@@ -34,6 +34,7 @@ var floorOf = map[string]int{
 
 	"bundle":         3,
 	"internalurl":    3,
+	"search":         3,
 	"session/doctor": 3,
 	"tool":           3,
 	"tool/bash":      3,
