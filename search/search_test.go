@@ -240,12 +240,14 @@ func TestAnIndexFollowsItsFiles(t *testing.T) {
 
 func TestASearchIsRightWhateverTheIndexIs(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, h *home, db string){
-		"absent":          func(t *testing.T, _ *home, db string) { must(t, os.Remove(db)) },
-		"empty":           func(t *testing.T, _ *home, db string) { must(t, os.Truncate(db, 0)) },
-		"cut in two":      func(t *testing.T, _ *home, db string) { must(t, os.Truncate(db, 20_000)) },
-		"another file":    func(t *testing.T, _ *home, db string) { must(t, os.WriteFile(db, []byte("no database"), 0o600)) },
-		"a directory":     func(t *testing.T, _ *home, db string) { must(t, os.Remove(db)); must(t, os.Mkdir(db, 0o700)) },
-		"without a stamp": func(t *testing.T, _ *home, db string) { must(t, os.Remove(filepath.Join(filepath.Dir(db), "search.stamp"))) },
+		"absent":       func(t *testing.T, _ *home, db string) { must(t, os.Remove(db)) },
+		"empty":        func(t *testing.T, _ *home, db string) { must(t, os.Truncate(db, 0)) },
+		"cut in two":   func(t *testing.T, _ *home, db string) { must(t, os.Truncate(db, 20_000)) },
+		"another file": func(t *testing.T, _ *home, db string) { must(t, os.WriteFile(db, []byte("no database"), 0o600)) },
+		"a directory":  func(t *testing.T, _ *home, db string) { must(t, os.Remove(db)); must(t, os.Mkdir(db, 0o700)) },
+		"without a stamp": func(t *testing.T, _ *home, db string) {
+			must(t, os.Remove(filepath.Join(filepath.Dir(db), "search.stamp")))
+		},
 		"bytes changed in the middle": func(t *testing.T, _ *home, db string) {
 			b, err := os.ReadFile(db)
 			must(t, err)
