@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"sort"
 	"time"
 
 	"github.com/agentrun/agentrun/session/internal/catalog"
@@ -99,7 +100,7 @@ func (x *examined) stretch(d Damage) Stretch {
 		s.From = x.lost.from
 	}
 	// Offsets of an image are not those of the file; lines are.
-	before, after := x.tree.around(d, x.lost != nil && x.st.image != nil)
+	before, after := x.around(d)
 	s.Before, s.After = x.landmark(before), x.landmark(after)
 	if d.Kind == KindTorn && after >= 0 {
 		next := x.tree.nodes.list[after]
@@ -109,12 +110,23 @@ func (x *examined) stretch(d Damage) Stretch {
 }
 
 // around returns the entries before and behind d, -1 where there is none.
-func (t *Tree) around(d Damage, shifted bool) (before, after int) {
+func (x *examined) around(d Damage) (before, after int) {
+	list := x.tree.nodes.list
+	switch d.Kind {
+	case KindSeek:
+		return -1, -1
+	case KindFrame:
+		at := x.raw.ReaderAt.(*salvaged).gap(d.Offset)
+		after = sort.Search(len(list), func(i int) bool { return list[i].off > at })
+		if before = after - 1; after == len(list) {
+			after = -1
+		}
+		return before, after
+	}
 	line := uint32(d.Line)
-	if shifted {
+	if x.lost != nil && x.st.image != nil {
 		line++
 	}
-	list := t.nodes.list
 	lo, hi := 0, len(list)
 	for lo < hi {
 		if mid := (lo + hi) / 2; list[mid].line < line || list[mid].line == line && list[mid].off < d.Offset {

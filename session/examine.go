@@ -23,7 +23,8 @@ type examined struct {
 	lost    *lostHeader
 	flips   []flip
 	damage  []Damage
-	strange bool // nothing in the file shows that it is a session at all
+	frames  []Damage // of a compressed log that is read without its table
+	strange bool     // nothing in the file shows that it is a session at all
 }
 
 // flip is a bit of the log that is turned back, with the damage it is told as.
@@ -58,13 +59,27 @@ func (p patched) ReadAt(b []byte, off int64) (int, error) {
 // examine reads the log at path. Close its state.
 func (m *Manager) examine(ctx context.Context, path string) (*examined, error) {
 	st, err := openState(m.opts.FS, path)
-	if err != nil {
-		return nil, err
+	var x *examined
+	if err == nil {
+		x = &examined{st: st, raw: st.src}
+		err = x.read(ctx, m, path)
 	}
-	x := &examined{st: st, raw: st.src}
-	if err := x.read(ctx, m, path); err != nil {
-		st.close()
-		return nil, fmt.Errorf("reading %s: %w", st.file.Name(), err)
+	if err != nil && ctx.Err() == nil && isCold(m.opts.FS, path) {
+		// The table of its frames, or one of them.
+		var frames []Damage
+		if st != nil {
+			st.close()
+		}
+		if st, frames, err = openSalvaged(ctx, m.opts.FS, path); err == nil {
+			x = &examined{st: st, raw: st.src, frames: frames}
+			err = x.read(ctx, m, path)
+		}
+	}
+	if err != nil {
+		if st != nil {
+			st.close()
+		}
+		return nil, fmt.Errorf("reading the log %s: %w", path, err)
 	}
 	return x, nil
 }
@@ -85,7 +100,8 @@ func (x *examined) read(ctx context.Context, m *Manager, path string) error {
 	for _, f := range x.flips {
 		x.damage = append(x.damage, f.told)
 	}
-	slices.SortStableFunc(x.damage, func(a, b Damage) int { return int(min(max(a.Offset-b.Offset, -1), 1)) })
+	sortDamage(x.damage)
+	x.damage = append(slices.Clone(x.frames), x.damage...) // their offsets are those of the compressed file
 	return nil
 }
 
@@ -239,10 +255,14 @@ func (x *examined) flipAt(d Damage) (f flip, end int64, ok bool) {
 		return flip{a + int64(c.Offset), c.Mask, told}, b, true
 	}
 	// The newline behind a record became something else.
-	if in := int(d.Offset - a); d.Bytes == 1 && in > 0 && record.Verify(line[:in]) == record.CRCOK {
-		if mask := line[in] ^ '\n'; bits.OnesCount8(mask) == 1 {
-			told.Offset, told.Bytes = d.Offset, 1
-			return flip{d.Offset, mask, told}, d.Offset + 1, true
+	for _, p := range record.Split(line) {
+		if p.Kind == "" || p.Len != 1 || d.Kind != KindHeader && int64(p.Off) != d.Offset-a {
+			continue
+		}
+		mask := line[p.Off] ^ '\n'
+		if bits.OnesCount8(mask) == 1 && sealedBefore(line[:p.Off]) {
+			told.Offset, told.Bytes, told.Kind = a+int64(p.Off), 1, p.Kind
+			return flip{told.Offset, mask, told}, told.Offset + 1, true
 		}
 	}
 	// Something in a record became a newline.
@@ -257,6 +277,16 @@ func (x *examined) flipAt(d Damage) (f flip, end int64, ok bool) {
 		}
 	}
 	return flip{}, 0, false
+}
+
+// sealedBefore reports whether b ends with a record whose crc holds.
+func sealedBefore(b []byte) bool {
+	parts := record.Split(b)
+	if len(parts) == 0 {
+		return false
+	}
+	last := parts[len(parts)-1]
+	return last.Kind == "" && record.Verify(b[last.Off:last.Off+last.Len]) == record.CRCOK
 }
 
 // lineAround returns the line that the byte at off is in, unless it is too long to

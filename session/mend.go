@@ -60,6 +60,7 @@ func (m *Manager) Repair(ctx context.Context, path string) (*Checkup, error) {
 		path = real
 	}
 	plain := catalog.PlainPath(path)
+	m.settle(ctx, true)
 	lock, err := durable.OpenLock(m.opts.FS, catalog.LockPath(plain))
 	if err != nil {
 		return nil, fmt.Errorf("repairing %s: %w", plain, err)
@@ -67,6 +68,9 @@ func (m *Manager) Repair(ctx context.Context, path string) (*Checkup, error) {
 	defer lock.Close()
 	if err := lock.Lock(ctx, LockWait); err != nil {
 		return nil, fmt.Errorf("repairing %s: %w", plain, err)
+	}
+	if m.moving(plain) {
+		return nil, fmt.Errorf("repairing %s: it is being moved; try again when that has ended", plain)
 	}
 	for try := 1; ; try++ {
 		c, err := m.mend(ctx, plain)
@@ -198,8 +202,16 @@ func (w *mender) set(b []byte) {
 	w.aside.WriteByte('\n')
 }
 
-// flipped puts aside the stretches whose flipped bits are turned back.
+// flipped puts aside the stretches whose flipped bits are turned back, and frames that
+// cannot be decompressed.
 func (w *mender) flipped() error {
+	frames, err := w.x.damagedFrames()
+	if err != nil {
+		return err
+	}
+	for _, b := range frames {
+		w.set(b)
+	}
 	for _, f := range w.x.flips {
 		b, err := readSpan(w.x.raw, f.told.Offset, f.told.Offset+f.told.Bytes, nil)
 		if err != nil {

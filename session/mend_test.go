@@ -200,3 +200,84 @@ func TestASingleFlippedBitOfASealedLogIsFoundAndTurnedBack(t *testing.T) {
 		}
 	}
 }
+
+func TestACompressedLogWithADamagedFrameKeepsTheOthers(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	m := newManager(t, session.Options{Durability: session.Flush})
+	s := newSession(t, m)
+	for i := range 300 {
+		words := make([]byte, 4000) // that do not compress away
+		for i := range words {
+			words[i] = 'a' + byte(r.IntN(26))
+		}
+		appendOK(t, s, user(fmt.Sprint(i, " ", string(words))))
+	}
+	all := ids(t, s)
+	s.Close()
+	plain := must(os.ReadFile(s.Path()))
+	if err := m.Compress(t.Context(), s.Path()); err != nil {
+		t.Fatal(err)
+	}
+	cold := s.Path() + ".zst"
+	good := must(os.ReadFile(cold))
+	type hurt struct {
+		name string
+		data []byte
+	}
+	hurts := []hurt{
+		{"cut in the middle", good[:len(good)/2]},
+		{"without its table", good[:len(good)-200]},
+		{"zeros in the middle", append(append(bytes.Clone(good[:len(good)/2]), make([]byte, 4096)...), good[len(good)/2+4096:]...)},
+		{"zeros at the beginning", append(make([]byte, 4096), good[4096:]...)},
+	}
+	for range max(10, flips(t)/10) {
+		at, bit := r.IntN(len(good)), r.IntN(8)
+		data := bytes.Clone(good)
+		data[at] ^= 1 << bit
+		hurts = append(hurts, hurt{fmt.Sprintf("bit %d of byte %d of %d", bit, at, len(good)), data})
+	}
+	for _, h := range hurts {
+		os.Remove(s.Path())
+		if err := os.WriteFile(cold, h.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found := must(m.Check(t.Context(), s.Path()))
+		if len(found.Damage) == 0 {
+			v, err := m.View(t.Context(), s.Path())
+			if err != nil {
+				t.Fatalf("%s: nothing found, and %v", h.name, err)
+			}
+			if got := ids(t, v); !slices.Equal(got, all) {
+				t.Fatalf("%s: nothing found, and %d entries", h.name, len(got))
+			}
+			v.Close()
+			continue // a bit without a meaning
+		}
+		if now := must(os.ReadFile(cold)); !bytes.Equal(now, h.data) {
+			t.Fatalf("%s: a check changed the file", h.name)
+		}
+		mended := must(m.Repair(t.Context(), s.Path()))
+		if again := must(m.Repair(t.Context(), s.Path())); len(again.Damage) > 0 {
+			t.Fatalf("%s: a second run finds %+v", h.name, again.Damage)
+		}
+		after := must(os.ReadFile(s.Path()))
+		if mended.Damage[0].Kind == session.KindSeek && !bytes.Equal(after, plain) {
+			t.Fatalf("%s: the log is not what it was", h.name)
+		}
+		kept := 0
+		for line := range bytes.Lines(after) {
+			if bytes.Contains(plain, line) {
+				kept++
+			}
+		}
+		// A frame holds about 64 entries, and two more are cut by its ends.
+		if least := len(all) - 70; kept < least && len(h.data) == len(good) {
+			t.Fatalf("%s: %d of %d entries are left", h.name, kept, len(all))
+		}
+		if _, err := os.Stat(cold); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("%s: the compressed form is still there: %v", h.name, err)
+		}
+	}
+}

@@ -154,7 +154,7 @@ func (x *examined) gapBefore(i int32) int32 {
 			break
 		}
 		switch d.Kind {
-		case KindTorn, KindNUL, KindGarbage, KindFrame:
+		case KindTorn, KindNUL, KindGarbage:
 			n := sort.Search(len(list), func(k int) bool {
 				return int(list[k].line) > d.Line || int(list[k].line) == d.Line && list[k].off > d.Offset
 			})
