@@ -241,14 +241,53 @@ func (t *transcript) line(line []byte, number int, offset int64) {
 		}
 		return
 	}
-	for _, p := range record.Split(line) {
-		part := line[p.Off : p.Off+p.Len]
+	at := 0
+	for _, part := range t.found(line) {
+		t.rest(line[at:part.from], number, offset+int64(at))
+		t.record(line[part.from:part.to], number, offset+int64(part.from))
+		at = part.to
+	}
+	t.rest(line[at:], number, offset+int64(at))
+}
+
+// rest takes a stretch of a damaged line in which no record shows by its members.
+func (t *transcript) rest(b []byte, line int, offset int64) {
+	for _, p := range record.Split(b) {
+		part := b[p.Off : p.Off+p.Len]
 		if p.Kind == "" {
-			t.record(part, number, offset+int64(p.Off))
+			t.record(part, line, offset+int64(p.Off))
 		} else {
-			t.damage(p.Kind, part, number, offset+int64(p.Off))
+			t.damage(p.Kind, part, line, offset+int64(p.Off))
 		}
 	}
+}
+
+// stretch is a part of a line.
+type stretch struct{ from, to int }
+
+// found returns the records in a damaged line that show by their members, also where
+// one stands in the middle of another.
+func (t *transcript) found(line []byte) (parts []stretch) {
+	budget := 64 * record.MaxCorrect // bytes that are looked at
+	for at := 0; budget > 0; {
+		i := bytes.Index(line[at:], []byte(`{"`))
+		if i < 0 {
+			break
+		}
+		at += i
+		n, err := ecmajson.Scan(line[at:])
+		if err != nil {
+			budget -= len(line) - at
+			at++
+			continue
+		}
+		budget -= n
+		if formatOf(line[at:at+n]) == t.format {
+			parts = append(parts, stretch{at, at + n})
+		}
+		at += n
+	}
+	return parts
 }
 
 // wholeObjects takes apart a line of objects and nothing else.
