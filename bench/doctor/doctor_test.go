@@ -44,7 +44,7 @@ func home(b *testing.B) *session.Manager {
 // examine runs the doctor, which must find nothing.
 func examine(b *testing.B, m *session.Manager, do func(context.Context, *doctor.Doctor) error) {
 	b.Helper()
-	d, err := doctor.New(m, doctor.Options{Report: func(f doctor.Finding) { b.Fatalf("%+v", f) }})
+	d, err := doctor.New(context.Background(), m, doctor.Options{Report: func(f doctor.Finding) { b.Fatalf("%+v", f) }})
 	if err != nil {
 		b.Fatal(err)
 	}

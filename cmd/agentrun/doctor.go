@@ -58,11 +58,11 @@ that repair can't mend.`,
 	}
 	cmd.Flags().BoolVar(&d.all, "all", false, "every session, artifact and blob of the home")
 	cmd.Flags().BoolVar(&d.repair, "repair", false, "mend what can be mended")
-	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `DIR`, a home or a directory of blobs; may be repeated")
+	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `PLACE`: a home, a directory of blobs, or a bundle; may be repeated")
 	return cmd
 }
 
-func (c *doctorCommand) run(ctx context.Context, file string) error {
+func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 	switch {
 	case c.all && file != "":
 		return usagef("--all and a FILE exclude each other: give one of them")
@@ -85,10 +85,11 @@ func (c *doctorCommand) run(ctx context.Context, file string) error {
 			failed = c.finding(f)
 		}
 	}}
-	d, err := doctor.New(m, report)
+	d, err := doctor.New(ctx, m, report)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, d.Close()) }()
 	if err := c.examine(ctx, m, d, file); err != nil {
 		return err
 	}

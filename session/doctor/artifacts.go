@@ -70,9 +70,9 @@ func (d *Doctor) artifacts(ctx context.Context, dir *artifacts.Dir, logs []logge
 // absent reports an artifact that is not there, and brings it back from elsewhere.
 func (d *Doctor) absent(ctx context.Context, dir *artifacts.Dir, n needed, what string) error {
 	f := Finding{Kind: KindArtifactMissing, File: n.file, What: what}.at(n.First.Line, n.First.Offset, n.First.Bytes)
-	name, from := fmt.Sprintf("%d.bash.log", n.ID), ""
+	name, path, from := fmt.Sprintf("%d.bash.log", n.ID), "", ""
 	if n.Ended != nil { // otherwise nothing tells which bytes are right
-		from = d.artifact(dir.Path(), name, func(path string) bool { return sumIs(ctx, path, n.Ended.Bytes, n.Ended.CRC32C) })
+		path, from = d.artifact(dir.Path(), name, func(path string) bool { return sumIs(ctx, path, n.Ended.Bytes, n.Ended.CRC32C) })
 	}
 	switch {
 	case from == "":
@@ -81,7 +81,7 @@ func (d *Doctor) absent(ctx context.Context, dir *artifacts.Dir, n needed, what 
 	case !d.opt.Repair:
 		f = f.remedy("takes it from "+from, "")
 	default:
-		if err := d.copyIn(ctx, from, filepath.Join(dir.Path(), name)); err != nil {
+		if err := d.copyIn(ctx, path, filepath.Join(dir.Path(), name)); err != nil {
 			f.Unmendable = true
 			f.What += fmt.Sprintf("; taking it from %s failed: %v", from, err)
 			break
@@ -211,9 +211,9 @@ func (d *Doctor) changed(ctx context.Context, dir *artifacts.Dir, info artifacts
 		f.What += fmt.Sprintf(" (written %s, changed %s)", info.Created.UTC().Format("2006-01-02T15:04:05Z"), info.ModTime.UTC().Format("2006-01-02T15:04:05Z"))
 	}
 	f.What += "; which bytes changed is not known, and the view in the log is as it was"
-	from := ""
+	path, from := "", ""
 	if bytes >= 0 {
-		from = d.artifact(dir.Path(), filepath.Base(info.Path), func(path string) bool { return sumIs(ctx, path, bytes, sum) })
+		path, from = d.artifact(dir.Path(), filepath.Base(info.Path), func(path string) bool { return sumIs(ctx, path, bytes, sum) })
 	}
 	switch {
 	case from == "":
@@ -224,7 +224,7 @@ func (d *Doctor) changed(ctx context.Context, dir *artifacts.Dir, info artifacts
 	default:
 		err := d.keepAside(ctx, info.Path)
 		if err == nil {
-			err = d.copyIn(ctx, from, info.Path)
+			err = d.copyIn(ctx, path, info.Path)
 		}
 		if err != nil {
 			f.Unmendable = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ import (
 type Options struct {
 	// Repair mends what can be mended.
 	Repair bool
-	// From are homes and directories where lost blobs and artifacts are looked for.
+	// From are homes, directories and bundles where lost blobs and artifacts are looked
+	// for.
 	From []string
 	// Report is told each finding, in the order in which they are found.
 	Report func(Finding)
@@ -68,7 +70,8 @@ type citation struct {
 const maxCiting = 20
 
 // New returns a doctor of the home of m. The error is about a place of Options.From.
-func New(m *session.Manager, opt Options) (*Doctor, error) {
+// Close it.
+func New(ctx context.Context, m *session.Manager, opt Options) (*Doctor, error) {
 	if opt.FS == nil {
 		opt.FS = durable.OS
 	}
@@ -87,13 +90,25 @@ func New(m *session.Manager, opt Options) (*Doctor, error) {
 		d.stores = append(d.stores, s)
 	}
 	for _, place := range opt.From {
-		s, err := openSource(place)
+		s, err := openSource(ctx, place)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, d.Close())
 		}
 		d.from = append(d.from, s)
 	}
 	return d, nil
+}
+
+// Close removes what bundles were unpacked to.
+func (d *Doctor) Close() error {
+	var errs []error
+	for _, s := range d.from {
+		if s.temp {
+			errs = append(errs, os.RemoveAll(s.dir))
+		}
+	}
+	d.from = nil
+	return errors.Join(errs...)
 }
 
 // Summary counts what was looked at until now.

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/bundle"
 	"github.com/agentrun/agentrun/internal/lineindex"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/doctor"
@@ -77,7 +78,7 @@ func fill(t *testing.T, m *session.Manager) *home {
 	if err := os.Rename(nested.Path(), h.nested); err != nil {
 		t.Fatal(err)
 	}
-	h.blob = must(filepath.Glob(filepath.Join(m.Home(), "blobs", "*")))[0]
+	h.blob = must(filepath.Glob(filepath.Join(m.Home(), "blobs", "[0-9a-f]*")))[0]
 	return h
 }
 
@@ -101,8 +102,8 @@ func (h *home) run(t *testing.T, s *session.Session, output string) string {
 func examine(t *testing.T, m *session.Manager, opt doctor.Options) (found []doctor.Finding, sum doctor.Summary) {
 	t.Helper()
 	opt.Report = func(f doctor.Finding) { found = append(found, f) }
-	d := must(doctor.New(m, opt))
-	if err := d.Home(t.Context()); err != nil {
+	d := must(doctor.New(t.Context(), m, opt))
+	if err := errors.Join(d.Home(t.Context()), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return found, d.Summary()
@@ -282,6 +283,35 @@ func TestEachDamageIsFoundAndRepairedAsFarAsItCanBe(t *testing.T) {
 	}
 }
 
+func TestABundleGivesBackWhatIsLost(t *testing.T) {
+	h := newHome(t)
+	s := must(h.m.View(t.Context(), h.log))
+	file := filepath.Join(t.TempDir(), "s.agentrun")
+	out := must(os.Create(file))
+	must(bundle.Export(t.Context(), out, h.m, s, bundle.ExportOptions{}))
+	if err := errors.Join(out.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	good := string(must(os.ReadFile(h.artifact)))
+	flip(t, h.artifact, 3, 3)
+	remove(t, h.blob)
+	t.Setenv("TMPDIR", t.TempDir())
+	var found []doctor.Finding
+	d := must(doctor.New(t.Context(), h.m, doctor.Options{Repair: true, From: []string{file}, Report: func(f doctor.Finding) { found = append(found, f) }}))
+	if err := errors.Join(d.Home(t.Context()), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 2 || !found[0].Repaired || !found[1].Repaired || !strings.Contains(found[0].What, "back from "+file) {
+		t.Fatalf("%+v", found)
+	}
+	if left, _ := examine(t, h.m, doctor.Options{}); len(left) > 0 || string(must(os.ReadFile(h.artifact))) != good {
+		t.Fatalf("a second run finds %+v", left)
+	}
+	if rest := must(os.ReadDir(os.TempDir())); len(rest) > 0 {
+		t.Fatalf("left behind: %v", rest)
+	}
+}
+
 func TestAMissingBlobNamesTheSessionsThatCiteIt(t *testing.T) {
 	h := newHome(t)
 	other := fill(t, h.m)
@@ -303,12 +333,12 @@ func TestADoctorOfSomeSessionsLooksAtTheBlobsThatTheyCite(t *testing.T) {
 	h := newHome(t)
 	write(t, filepath.Join(h.m.Home(), "blobs", strings.Repeat("ab", 32)), "nobody's")
 	var found []doctor.Finding
-	d := must(doctor.New(h.m, doctor.Options{Report: func(f doctor.Finding) { found = append(found, f) }}))
+	d := must(doctor.New(t.Context(), h.m, doctor.Options{Report: func(f doctor.Finding) { found = append(found, f) }}))
 	if err := d.Sessions(t.Context(), h.log); err != nil || len(found) > 0 || d.Summary().Blobs != 1 {
 		t.Fatalf("%v, %+v, %+v", err, found, d.Summary())
 	}
 	flip(t, h.blob, 5, 5)
-	if err := must(doctor.New(h.m, doctor.Options{Report: func(f doctor.Finding) { found = append(found, f) }})).Sessions(t.Context(), h.log); err != nil || len(found) != 1 {
+	if err := must(doctor.New(t.Context(), h.m, doctor.Options{Report: func(f doctor.Finding) { found = append(found, f) }})).Sessions(t.Context(), h.log); err != nil || len(found) != 1 {
 		t.Fatalf("%v, %+v", err, found)
 	}
 }
@@ -317,15 +347,15 @@ func TestAnExaminationEndsWithItsContext(t *testing.T) {
 	h := newHome(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := must(doctor.New(h.m, doctor.Options{})).Home(ctx); !errors.Is(err, context.Canceled) {
+	if err := must(doctor.New(t.Context(), h.m, doctor.Options{})).Home(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("%v", err)
 	}
 }
 
 func TestAPlaceToLookInThatIsNotThereIsRefused(t *testing.T) {
 	h := newHome(t)
-	for _, place := range []string{filepath.Join(t.TempDir(), "nowhere"), h.log} {
-		if _, err := doctor.New(h.m, doctor.Options{From: []string{place}}); err == nil || !strings.Contains(err.Error(), place) {
+	for _, place := range []string{filepath.Join(t.TempDir(), "nowhere"), h.log, "/dev/null"} {
+		if _, err := doctor.New(t.Context(), h.m, doctor.Options{From: []string{place}}); err == nil || !strings.Contains(err.Error(), place) {
 			t.Errorf("%s: %v", place, err)
 		}
 	}

@@ -95,7 +95,7 @@ func TestTranscriptsOfOthersAreDiagnosedAndNeverChanged(t *testing.T) {
 func examineFile(t *testing.T, path string, repair bool) (found []doctor.Finding) {
 	t.Helper()
 	m := must(session.OpenManager(filepath.Join(t.TempDir(), "home"), session.Options{}))
-	d := must(doctor.New(m, doctor.Options{Repair: repair, Report: func(f doctor.Finding) { found = append(found, f) }}))
+	d := must(doctor.New(t.Context(), m, doctor.Options{Repair: repair, Report: func(f doctor.Finding) { found = append(found, f) }}))
 	if err := d.File(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func examineFile(t *testing.T, path string, repair bool) (found []doctor.Finding
 
 func TestAFileOfNoKnownFormatIsRefused(t *testing.T) {
 	m := must(session.OpenManager(filepath.Join(t.TempDir(), "home"), session.Options{}))
-	d := must(doctor.New(m, doctor.Options{}))
+	d := must(doctor.New(t.Context(), m, doctor.Options{}))
 	for name, content := range map[string]string{"text": "hello\n", "JSON": `{"a":1}` + "\n", "empty": ""} {
 		path := filepath.Join(t.TempDir(), "file.txt")
 		write(t, path, content)
@@ -207,7 +207,7 @@ func FuzzFile(f *testing.F) {
 		path := filepath.Join(t.TempDir(), "x.jsonl")
 		write(t, path, string(data))
 		examine := func(repair bool) (n int, unmendable int) {
-			d := must(doctor.New(m, doctor.Options{Repair: repair, Report: func(f doctor.Finding) {
+			d := must(doctor.New(t.Context(), m, doctor.Options{Repair: repair, Report: func(f doctor.Finding) {
 				n++
 				if f.Unmendable {
 					unmendable++
