@@ -41,8 +41,6 @@ type writer struct {
 	buf     []byte
 	own     []ownEntry
 	pending []*request
-	release func() error // gives back the lease on what was stored; see putBlob
-	listed  listed       // what the registry of the home knows of the session
 }
 
 // commit writes the entries of a batch behind those that are pending.

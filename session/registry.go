@@ -276,7 +276,9 @@ type listed struct {
 // register makes a session that lies outside of the home known to it, before the
 // first append. One that lies inside costs a comparison.
 func (s *Session) register(ctx context.Context) error {
-	l := &s.writer.listed
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	l := &s.pins.listed
 	path := s.Path()
 	if l.path == path {
 		return nil
@@ -305,8 +307,9 @@ func resolved(path string) string {
 	return path
 }
 
+// list does the work of register. s.pins.mu is held.
 func (s *Session) list(ctx context.Context) error {
-	l := &s.writer.listed
+	l := &s.pins.listed
 	if err := s.prepareHome(); err != nil {
 		return err
 	}
@@ -336,7 +339,13 @@ func (s *Session) list(ctx context.Context) error {
 // registerBlob notes that a session outside of the home is about to cite a blob, so
 // that it is kept even when the session's file can not be read any more.
 func (s *Session) registerBlob(ctx context.Context, ref blobref.Ref) error {
-	l := &s.writer.listed
+	// The blob may be stored before the session is looked at for the first time.
+	if err := s.register(ctx); err != nil {
+		return err
+	}
+	s.pins.mu.Lock()
+	defer s.pins.mu.Unlock()
+	l := &s.pins.listed
 	if !l.outside {
 		return nil
 	}

@@ -43,6 +43,7 @@ type Session struct {
 	spare     []*group // of the leader of queue
 	writer    writer   // of the leader of queue; own is guarded by mu as well
 	dirSynced bool     // of the leader of queue
+	pins      pins
 
 	mu        sync.Mutex // guards all below; never held while waiting for a lock or a disk flush
 	st        state
@@ -254,6 +255,7 @@ func (s *Session) Close() error {
 // shut frees what the session holds. Only the leader of the commit queue calls
 // it, or nobody writes.
 func (s *Session) shut() {
+	defer s.unpin()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -264,9 +266,6 @@ func (s *Session) shut() {
 	s.closed = true
 	if s.writer.lock != nil {
 		s.writer.lock.Close()
-	}
-	if s.writer.release != nil {
-		s.writer.release() // what it cannot remove, the collector does
 	}
 	if s.writer.file != nil {
 		s.writer.file.Close()

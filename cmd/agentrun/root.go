@@ -18,8 +18,8 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun follow [ID]                    print what happens while others work
   agentrun sessions                       list the sessions of this directory
   agentrun sessions show|tree [ID]        look at one: summary, entries
-  agentrun sessions new|rename|rm|path|compress
-  agentrun search WORD... | doctor        find words in sessions; find damage
+  agentrun sessions new|rename|rm|restore|path|compress
+  agentrun search WORD... | doctor | gc   find words; find damage; free space
   agentrun version | man DIR | completion bash|zsh|fish
 
 Flags of every command, anywhere before "--":
@@ -91,7 +91,7 @@ recorded in the log of a session.`,
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
-		newFollowCommand(env), newSearchCommand(env),
+		newFollowCommand(env), newSearchCommand(env), newGCCommand(env),
 	)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))

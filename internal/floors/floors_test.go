@@ -33,6 +33,7 @@ var floorOf = map[string]int{
 	"session/internal/record":  2,
 
 	"bundle":         3,
+	"session/gc":     3,
 	"internalurl":    3,
 	"search":         3,
 	"session/doctor": 3,
