@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/tidwall/gjson"
@@ -12,13 +11,6 @@ import (
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
-
-// maxRepairTries is how often repairs are worked out anew because somebody appended
-// meanwhile.
-const maxRepairTries = 16
-
-// errMoved says that the leaf is not where it was when repairs were worked out.
-var errMoved = errors.New("other processes kept appending; try again when they are done")
 
 // WriteRepairs is Resume, and appends what was repaired to the log, so that pi and
 // oh-my-pi build a valid context too and the next Resume finds nothing to repair. It
@@ -46,23 +38,18 @@ func (s *Session) WriteRepairs(ctx context.Context, o ResumeOptions) (*Resumed, 
 		return nil, err
 	}
 	defer lease.Close()
-	for range maxRepairTries {
-		p := planRepairs(found)
-		if err = s.relabel(ctx, p); err != nil {
-			return nil, err
+	g := &group{wake: make(chan wake, 1)}
+	g.do = func() error {
+		if s.known().leaf != found.Leaf {
+			// Somebody appended meanwhile. Now nobody can.
+			if found, err = s.Resume(ctx, o); err != nil || len(found.Repairs) == 0 {
+				return err
+			}
 		}
-		if err = s.appendRepairs(ctx, found, p); err == nil {
-			break
-		}
-		if !errors.Is(err, errMoved) {
-			return nil, fmt.Errorf("writing repairs: %w", err)
-		}
-		if found, err = s.Resume(ctx, o); err != nil {
-			return nil, err
-		}
+		return s.appendRepairs(ctx, found)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("writing repairs to %s: %w", s.Path(), err)
+	if err := s.submit(ctx, g); err != nil {
+		return nil, fmt.Errorf("writing repairs: %w", err)
 	}
 	after, err := s.Resume(ctx, o)
 	if err != nil {
@@ -72,20 +59,17 @@ func (s *Session) WriteRepairs(ctx context.Context, o ResumeOptions) (*Resumed, 
 	return after, nil
 }
 
-// appendRepairs writes a plan in one piece, if the leaf is still where it was.
-func (s *Session) appendRepairs(ctx context.Context, found *Resumed, p *repairPlan) error {
-	reqs, err := p.requests(found)
-	if err != nil || len(reqs) == 0 {
+// appendRepairs writes what was found to the log, in one piece. The lock is held.
+func (s *Session) appendRepairs(ctx context.Context, found *Resumed) error {
+	p := planRepairs(found)
+	if err := s.relabel(ctx, p); err != nil {
 		return err
 	}
-	g := &group{wake: make(chan wake, 1)}
-	g.do = func() error {
-		if s.known().leaf != found.Leaf {
-			return errMoved
-		}
-		return s.write(reqs)
+	reqs, err := p.requests(found)
+	if err != nil {
+		return err
 	}
-	return s.submit(ctx, g)
+	return s.write(reqs)
 }
 
 // repairPlan is what has to be appended for a valid context.
