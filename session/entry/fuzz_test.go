@@ -42,6 +42,9 @@ func FuzzEntry(f *testing.F) {
 			e.ToolCallIDs()
 			e.ToolCallID()
 			e.Images()
+			if got := e.ReplaceImages(map[int]string{0: "a note", 1: "b"}).Raw(); ecmajson.Valid(raw) && !ecmajson.Valid(got) {
+				t.Fatalf("with notes for images: %q", got)
+			}
 			e.Title()
 			e.Checkpoint()
 			if m, err := e.Message(); err == nil {
@@ -89,6 +92,11 @@ func FuzzBuildContext(f *testing.F) {
 				break
 			}
 			path = append(path, chain(string(line))[0])
+		}
+		strict := BuildContext(path, ContextOptions{Strict: true, KeepToolOutput: 1, SessionID: "s"})
+		checkValid(t, strict)
+		for _, m := range strict.Messages {
+			m.JSON()
 		}
 		ctx := BuildContext(path, ContextOptions{})
 		checkValid(t, ctx)
