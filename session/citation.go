@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"strconv"
 
@@ -95,34 +96,39 @@ const (
 	artifactWord = `"artifact`
 )
 
-// citeSkip tells, for the byte that stands where the shorter word would end, how
-// far both words may be moved on (Horspool's algorithm for two words).
-var citeSkip = func() (skip [256]uint8) {
-	const m = len(artifactWord)
-	for i := range skip {
-		skip[i] = uint8(m)
-	}
-	for _, word := range []string{blobWord[:m], artifactWord} {
-		for i := range m - 1 {
-			skip[word[i]] = min(skip[word[i]], uint8(m-1-i))
+// What is looked for: the rarer end of one word, as long as the other one.
+const (
+	blobEnd  = "b:sha256:"
+	citeSize = len(artifactWord)
+)
+
+// citeStep is how far apart places may be at which four bytes are looked at: of the
+// six places in a word where four bytes begin, one is always among them. What is found
+// at one place does not decide where the next one is, so the processor does not wait.
+const citeStep = citeSize - 4 + 1
+
+// citeGrams holds the hashes of all four bytes that stand somewhere in a word.
+var citeGrams = func() (grams [1 << 12]bool) {
+	for _, word := range []string{blobEnd, artifactWord} {
+		for i := range citeStep {
+			grams[citeHash(binary.LittleEndian.Uint32([]byte(word[i:])))] = true
 		}
 	}
-	return skip
+	return grams
 }()
 
-// citeWord returns where the first of both words begins in b, or len(b). It looks
-// at one byte in eight or nine, several times as fast as two searches.
+func citeHash(x uint32) uint32 { return x * 2654435761 >> 20 }
+
+// citeWord returns where in b the first citation may be, or len(b), in a fraction of
+// the time of a search for each word.
 func citeWord(b []byte) int {
-	const m = len(artifactWord)
-	for i := m - 1; i < len(b); i += int(citeSkip[b[i]]) {
-		switch b[i] {
-		case artifactWord[m-1]:
-			if string(b[i-m+1:i+1]) == artifactWord {
-				return i - m + 1
-			}
-		case blobWord[m-1]:
-			if string(b[i-m+1:i+1]) == blobWord[:m] {
-				return i - m + 1
+	for i := 0; i+4 <= len(b); i += citeStep {
+		if !citeGrams[citeHash(binary.LittleEndian.Uint32(b[i:]))] {
+			continue
+		}
+		for at := max(0, i-citeStep+1); at <= i && at+citeSize <= len(b); at++ {
+			if word := string(b[at : at+citeSize]); word == blobEnd || word == artifactWord {
+				return at
 			}
 		}
 	}
