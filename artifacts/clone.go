@@ -128,7 +128,10 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 	} else if err != nil {
 		return err
 	}
-	d := cloneDir{cloner: c, from: from, to: to, rel: rel, names: make(map[string]fs.DirEntry, len(entries))}
+	d := cloneDir{
+		cloner: c, from: from, to: to, rel: rel,
+		entries: entries, names: make(map[string]fs.DirEntry, len(entries)), lost: map[int64]bool{},
+	}
 	for _, e := range entries {
 		d.names[e.Name()] = e
 	}
@@ -170,7 +173,9 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 type cloneDir struct {
 	*cloner
 	from, to, rel string
-	names         map[string]fs.DirEntry // of from
+	entries       []fs.DirEntry          // of from, by name
+	names         map[string]fs.DirEntry // the same
+	lost          map[int64]bool         // numbers of which a file did not come along
 }
 
 // has reports whether from holds a regular file of that name.
@@ -201,7 +206,7 @@ func (d *cloneDir) entry(ctx context.Context, e fs.DirEntry, ofSession bool) err
 	case strings.HasSuffix(name, logExt):
 		return d.note(name, d.log(name))
 	case isNote(name):
-		return d.note(name, d.record(name))
+		return d.keep(name)
 	}
 	return d.note(name, d.file(name, isSealed(name)))
 }

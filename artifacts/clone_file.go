@@ -27,8 +27,11 @@ const (
 type output struct {
 	id    int64
 	name  string
+	src   durable.File
+	err   error            // of opening it
+	at    durable.Identity // when it was opened
+	final bool             // nobody writes to it again
 	how   way
-	final bool // nobody writes to it again
 }
 
 // errDiscarded says that the writer of an artifact removed it meanwhile.
@@ -51,16 +54,19 @@ func (d *cloneDir) outputs(all []output, step func() error) error {
 		defer func() { <-p.done }()
 	}
 	came := make([]output, 0, len(all))
-	for _, o := range all {
-		err := d.output(&o)
+	opened, stop := d.open(all)
+	defer stop()
+	for o := range opened {
+		err := d.output(o)
 		switch {
 		case err == nil:
-			came = append(came, o)
+			came = append(came, *o)
 		case errors.Is(err, errDiscarded):
 		default:
-			if err := d.missing(o, err); err != nil {
+			if err := d.missing(*o, err); err != nil {
 				return err
 			}
+			d.lost[o.id] = true
 		}
 		if err := step(); err != nil {
 			return err
@@ -74,32 +80,74 @@ func (d *cloneDir) outputs(all []output, step func() error) error {
 	if err := d.provenances(came, known); err != nil {
 		return err
 	}
+	if err := d.withdraw(came); err != nil {
+		return err
+	}
 	return d.numbersAlone(all, step)
+}
+
+// maxOpen is how many artifacts are open at once.
+const maxOpen = 32
+
+// open opens artifacts and looks at them, while those before are brought along. Who
+// is done with the channel, or wants no more of it, calls stop.
+func (d *cloneDir) open(all []output) (opened <-chan *output, stop func()) {
+	out := make(chan *output, maxOpen)
+	enough := make(chan struct{})
+	go func() {
+		defer close(out)
+		for _, o := range all {
+			d.look(&o)
+			select {
+			case out <- &o:
+			case <-enough:
+				o.close()
+				return
+			}
+		}
+	}()
+	return out, func() {
+		close(enough)
+		for o := range out {
+			o.close()
+		}
+	}
+}
+
+// look opens an artifact.
+func (d *cloneDir) look(o *output) {
+	if o.src, o.err = d.fs.OpenFile(filepath.Join(d.from, o.name), os.O_RDONLY, 0); o.err != nil {
+		if errors.Is(o.err, fs.ErrNotExist) {
+			o.err = errDiscarded
+		}
+		return
+	}
+	o.final = d.isFinal(o.src, o.id)
+	o.at, o.err = o.src.Identify()
+}
+
+func (o *output) close() {
+	if o.src != nil {
+		o.src.Close()
+		o.src = nil
+	}
 }
 
 // output brings the bytes of one artifact along.
 func (d *cloneDir) output(o *output) error {
-	from, to := filepath.Join(d.from, o.name), filepath.Join(d.to, o.name)
-	src, err := d.fs.OpenFile(from, os.O_RDONLY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return errDiscarded
+	defer o.close()
+	if o.err != nil {
+		return o.err
 	}
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	o.final = d.isFinal(src, o.id)
-	at, err := src.Identify()
-	if err != nil {
-		return err
-	}
-	if o.how, err = d.share(src, at, to, o.final); err != nil {
-		if now, ierr := src.Identify(); ierr == nil && now.Links == 0 {
+	to := filepath.Join(d.to, o.name)
+	var err error
+	if o.how, err = d.share(o.src, o.at, to, o.final); err != nil {
+		if now, ierr := o.src.Identify(); ierr == nil && now.Links == 0 {
 			return errDiscarded
 		}
 		return err
 	}
-	d.lineIndex(o, to, at)
+	d.lineIndex(o, to)
 	return nil
 }
 

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -23,15 +21,52 @@ func (e *unnotedError) Unwrap() error { return e.error }
 
 // missing notes in the clone that an artifact did not come along.
 func (d *cloneDir) missing(o output, why error) error {
+	d.fail(o, why)
+	return d.noteMissing(o.id, why)
+}
+
+func (d *cloneDir) fail(o output, why error) {
 	failure := CloneFailure{Name: filepath.Join(d.rel, o.name), ID: o.id, Err: why}
 	if d.rel != "" {
 		failure.ID = -1
 	}
 	d.done.Failed = append(d.done.Failed, failure)
-	note := filepath.Join(d.to, strconv.FormatInt(o.id, 10)+missingSuffix)
+}
+
+// noteMissing leaves <n>.missing.
+func (d *cloneDir) noteMissing(id int64, why error) error {
 	reason := fmt.Sprintf("it did not come along when the session was forked: %v\n", why)
-	if err := durable.WriteFile(d.fs, note, d.opt.Sync, []byte(reason)); err != nil {
+	return d.writeNote(strconv.FormatInt(id, 10)+missingSuffix, reason)
+}
+
+func (d *cloneDir) writeNote(name, text string) error {
+	if err := durable.WriteFile(d.fs, filepath.Join(d.to, name), d.opt.Sync, []byte(text)); err != nil {
 		return &unnotedError{err}
+	}
+	return nil
+}
+
+// keep brings along a file that says that a number or an id is used, or what became of
+// artifacts. Where that fails, a note of the number or id takes its place. Without a
+// pack that can be read, unfinished artifacts would count as complete: that ends the
+// clone.
+func (d *cloneDir) keep(name string) error {
+	err := d.record(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var irregular *durable.NotRegularError
+	if _, ok := parsePack(name); ok && !errors.As(err, &irregular) {
+		return err
+	}
+	if err := d.note(name, err); err != nil {
+		return err
+	}
+	if id, ok := parseNumbered(name); ok {
+		return d.noteMissing(id, err)
+	}
+	if _, _, kind, ok := parseAgentFile(name); ok && kind == agentHold {
+		return d.writeNote(name, "")
 	}
 	return nil
 }
@@ -43,12 +78,13 @@ func (d *cloneDir) numbersAlone(outputs []output, step func() error) error {
 	for _, o := range outputs {
 		there[o.id] = true
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.names)) {
+	for _, e := range d.entries {
+		name := e.Name()
 		if !strings.HasPrefix(name, artifactSidecar) {
 			continue
 		}
 		if id, ok := sidecarID(name); !ok || !there[id] {
-			if err := d.note(name, d.record(name)); err != nil {
+			if err := d.keep(name); err != nil {
 				return err
 			}
 		}
@@ -60,20 +96,38 @@ func (d *cloneDir) numbersAlone(outputs []output, step func() error) error {
 }
 
 // provenances brings along what is known of artifacts, except where a pack has it.
+// An artifact whose provenance cannot come along does not either: one that ends early
+// would count as complete.
 func (d *cloneDir) provenances(came []output, packed map[int64]bool) error {
-	for _, o := range came {
-		var err error
-		if !packed[o.id] {
-			err = d.provenanceOf(o)
+	for i := range came {
+		o := &came[i]
+		if packed[o.id] {
+			continue
 		}
-		if err != nil {
-			// Without it an artifact that ends early would count as complete.
-			if rerr := d.fs.Remove(filepath.Join(d.to, o.name)); rerr != nil {
-				return rerr
-			}
-			if err := d.missing(o, fmt.Errorf("its provenance: %w", err)); err != nil {
+		if err := d.provenanceOf(*o); err != nil {
+			d.lost[o.id] = true
+			if err := d.noteMissing(o.id, fmt.Errorf("its provenance: %w", err)); err != nil {
 				return err
 			}
+			o.err = err
+		}
+	}
+	return nil
+}
+
+// withdraw takes back what came along of a number that is lost, since programs without
+// a lock may have made two files of it and one would stand for the other, and counts
+// the rest.
+func (d *cloneDir) withdraw(came []output) error {
+	for _, o := range came {
+		if d.lost[o.id] {
+			if err := d.fs.Remove(filepath.Join(d.to, o.name)); err != nil {
+				return err
+			}
+			if o.err == nil {
+				o.err = errors.New("the other file of its number did not")
+			}
+			d.fail(o, o.err)
 			continue
 		}
 		switch o.how {
@@ -129,7 +183,8 @@ func (d *cloneDir) provenanceOf(o output) error {
 const keptFrom = 4 << 20
 
 // lineIndex brings the index of a large artifact along. That it can't is no error.
-func (d *cloneDir) lineIndex(o *output, to string, at durable.Identity) {
+func (d *cloneDir) lineIndex(o *output, to string) {
+	at := o.at
 	if at.Size < keptFrom {
 		return
 	}

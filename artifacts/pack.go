@@ -66,15 +66,24 @@ func parsePack(name string) (top int64, ok bool) {
 // errPack is returned for a pack that is not what its name says.
 var errPack = errors.New("not a pack of provenance")
 
-// readPack reads a pack. Whoever made it, its lines are checked one by one.
-func readPack(fsys durable.FS, path string) (map[int64]sidecar, error) {
-	data, err := durable.ReadFile(fsys, path, maxPack)
+// loadPack returns the content of a pack, and the highest number in it.
+func loadPack(fsys durable.FS, path string) (data []byte, top int64, err error) {
+	data, err = durable.ReadFile(fsys, path, maxPack)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	top, ok := parsePack(filepath.Base(path))
 	if !ok || packName(top, data) != filepath.Base(path) {
-		return nil, fmt.Errorf("%s: %w", path, errPack)
+		return nil, 0, fmt.Errorf("%s: %w", path, errPack)
+	}
+	return data, top, nil
+}
+
+// readPack reads a pack. Whoever made it, its lines are checked one by one.
+func readPack(fsys durable.FS, path string) (map[int64]sidecar, error) {
+	data, top, err := loadPack(fsys, path)
+	if err != nil {
+		return nil, err
 	}
 	sides := make(map[int64]sidecar, bytes.Count(data, []byte("\n")))
 	for line := range bytes.Lines(data) {
@@ -193,12 +202,17 @@ func (d *cloneDir) packedIDs() map[int64]bool {
 		if _, ok := parsePack(name); !ok || !d.has(name) {
 			continue
 		}
-		sides, err := readPack(d.fs, filepath.Join(d.from, name))
+		data, _, err := loadPack(d.fs, filepath.Join(d.from, name))
 		if err != nil {
 			continue
 		}
-		for id := range sides {
-			ids[id] = true
+		// Its lines were made here, and whoever reads one later looks closer.
+		for line := range bytes.Lines(data) {
+			number, ok := bytes.CutPrefix(line, []byte(`{"id":`))
+			number, _, found := bytes.Cut(number, []byte(","))
+			if id, isID := ParseID(string(number)); ok && found && isID {
+				ids[id] = true
+			}
 		}
 	}
 	return ids

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/entry"
@@ -89,10 +90,8 @@ func (s *Session) cutBehind(ctx context.Context, st state, t *Tree, at int) (*cu
 		c.file = st.plain()
 	}
 	// What the log said of the title by then.
-	given, told, err := findTitle(ctx, t.src, t.begin, end)
-	if told && given.OK {
-		c.title = given.Title
-	}
+	given, err := t.titleBy(at, nil)
+	c.title = given.Title
 	return c, err
 }
 
@@ -115,22 +114,20 @@ func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
 	if err != nil {
 		return nil, err
 	}
-	title, err := s.Title(ctx)
+	whole, err := t.titleBy(t.Leaf(), nil)
 	if err != nil {
 		return nil, err
 	}
-	if c.title = title; title != "" {
-		given, err := t.titleOn(path)
-		if err != nil {
+	onPath, err := t.titleBy(at, path)
+	if err != nil {
+		return nil, err
+	}
+	if whole.OK && whole.Title != onPath.Title {
+		r := &request{id: record.NewID()}
+		if err := r.set(entry.SessionInfo{Name: whole.Title}); err != nil {
 			return nil, err
 		}
-		if given.Title != title {
-			r := &request{id: record.NewID()}
-			if err := r.set(entry.SessionInfo{Name: title}); err != nil {
-				return nil, err
-			}
-			reqs = append(reqs, r)
-		}
+		c.title, reqs = whole.Title, append(reqs, r)
 	}
 	c.records = s.lines(nil, reqs, string(t.nodes.id(int32(at))))
 	return c, nil
@@ -191,14 +188,18 @@ func (c *cut) size() int64 {
 	return n
 }
 
-// titleOn is the title that the entries of a path give.
-func (t *Tree) titleOn(path []int) (given, error) {
-	for n := len(path) - 1; n >= 0; n-- {
-		k := t.nodes.list[path[n]].kind
+// titleBy is the title that the last entry up to at gives, of those in path where
+// there is one.
+func (t *Tree) titleBy(at int, path []int) (given, error) {
+	for n := at; n >= 0; n-- {
+		k := t.nodes.list[n].kind
 		if k != kindTitle && k != kindCompaction {
 			continue
 		}
-		e, err := t.entry(path[n])
+		if _, on := slices.BinarySearch(path, n); path != nil && !on {
+			continue
+		}
+		e, err := t.entry(n)
 		if err != nil {
 			return given{}, err
 		}
@@ -236,7 +237,7 @@ func (c *cut) write(ctx context.Context, w io.Writer, header []byte) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := durable.Copy(out, c.src, x.from, x.to); err != nil {
+		if err := durable.Copy(out, c.reader(), x.from, x.to); err != nil {
 			return err
 		}
 		if err := c.closeLine(out, x); err != nil {
@@ -252,6 +253,14 @@ func (c *cut) write(ctx context.Context, w io.Writer, header []byte) error {
 		return buffered.Flush()
 	}
 	return nil
+}
+
+// reader reads the source, where possible as a file: then the kernel copies it.
+func (c *cut) reader() io.ReaderAt {
+	if c.file != nil {
+		return c.file
+	}
+	return c.src
 }
 
 // closeLine writes the newline behind a stretch that does not end with one.

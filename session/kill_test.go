@@ -22,23 +22,21 @@ import (
 // "<home> <path of the session>".
 const writerEnv = "AGENTRUN_TEST_WRITER"
 
+// children are what the test binary does as another process, by the variable that
+// holds its job.
+var children = map[string]func(job string) error{
+	writerEnv:   writeForEver,
+	repairerEnv: repairAndTell,
+	resumerEnv:  resumeOnce,
+}
+
 func TestMain(m *testing.M) {
-	if job := os.Getenv(writerEnv); job != "" {
-		if err := writeForEver(job); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for name, child := range children {
+		job := os.Getenv(name)
+		if job == "" {
+			continue
 		}
-		os.Exit(0)
-	}
-	if job := os.Getenv(repairerEnv); job != "" {
-		if err := repairAndTell(job); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if job := os.Getenv(resumerEnv); job != "" {
-		if err := resumeOnce(job); err != nil {
+		if err := child(job); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

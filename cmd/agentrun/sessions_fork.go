@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -91,10 +92,12 @@ func (e *environment) fork(ctx context.Context, id string, o session.ForkOptions
 func failedIDs(failed []artifacts.CloneFailure) []any {
 	ids := []any{}
 	for _, f := range failed {
+		var id any = f.Name
 		if f.ID >= 0 {
-			ids = append(ids, f.ID)
-		} else {
-			ids = append(ids, f.Name)
+			id = f.ID
+		}
+		if !slices.Contains(ids, id) { // two files of one number
+			ids = append(ids, id)
 		}
 	}
 	return ids

@@ -13,24 +13,56 @@ import (
 // clone is File.CloneFrom for the real file system.
 func clone(dst, src File) error {
 	err := unix.IoctlFileClone(int(dst.Fd()), int(src.Fd()))
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOTTY),
-		errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		// File systems without shared blocks say so in many ways.
-		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	if err != nil {
+		return fmt.Errorf("sharing the blocks of %s with %s: %w", src.Name(), dst.Name(), unsupported(err))
 	}
-	return fmt.Errorf("sharing the blocks of %s with %s: %w", src.Name(), dst.Name(), err)
+	return nil
+}
+
+// unsupported makes an error match errors.ErrUnsupported where it says that the two
+// files, or their file systems, cannot do it: they say so in many ways.
+func unsupported(err error) error {
+	switch err {
+	case unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.EPERM, unix.EACCES, unix.ETXTBSY:
+		return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+	}
+	return err
+}
+
+// writeRange is File.WriteRange for the real file system.
+func writeRange(dst, src File, off, n int64) (done int64, err error) {
+	for done < n {
+		// Its own limit is below 2 GiB; a smaller step lets the disk begin.
+		const step = 64 << 20
+		at := off + done
+		k, err := unix.CopyFileRange(int(src.Fd()), &at, int(dst.Fd()), nil, int(min(n-done, step)), 0)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return done, fmt.Errorf("copying from %s to %s: %w", src.Name(), dst.Name(), unsupported(err))
+		case k == 0:
+			return done, nil
+		}
+		done += int64(max(k, 0))
+	}
+	return done, nil
 }
 
 // copyBlock is how much Copy holds in memory: little enough to stay in the cache
 // between the read and the write.
 const copyBlock = 256 << 10
 
-// Copy appends the bytes [off, end) of src to dst. It fails with
-// io.ErrUnexpectedEOF when src has fewer.
+// Copy writes the bytes [off, end) of src to dst. Between two files the kernel does
+// it. It fails with io.ErrUnexpectedEOF when src has fewer.
 func Copy(dst io.Writer, src io.ReaderAt, off, end int64) error {
+	to, isFile := dst.(File)
+	if from, both := src.(File); isFile && both {
+		n, err := to.WriteRange(from, off, end-off)
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		off += n // what is left goes the long way, which also tells an end of src
+	}
 	buf := make([]byte, max(0, min(end-off, copyBlock)))
 	for off < end {
 		n, err := src.ReadAt(buf[:min(end-off, copyBlock)], off)

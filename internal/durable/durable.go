@@ -76,6 +76,11 @@ type File interface {
 	CloneFrom(src File) error
 	// Touch gives the file the time of now, whatever it was opened for.
 	Touch() error
+	// WriteRange writes the n bytes of src from off on where the next Write would go,
+	// without bringing them here, and returns how many it wrote; fewer at the end of
+	// src, without an error. The error matches errors.ErrUnsupported where the file
+	// system cannot do that. Most callers want Copy.
+	WriteRange(src File, off, n int64) (int64, error)
 	Stat() (fs.FileInfo, error)
 	// Identify is an fstat that allocates nothing.
 	Identify() (Identity, error)

@@ -185,6 +185,8 @@ var atFDCWD = unix.AT_FDCWD
 
 func (f osFile) CloneFrom(src File) error { return clone(f, src) }
 
+func (f osFile) WriteRange(src File, off, n int64) (int64, error) { return writeRange(f, src, off, n) }
+
 func (f osFile) Identify() (Identity, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -218,6 +218,18 @@ func (f *faultFile) Sync() error {
 	return f.fs.one("sync", f.Name(), f.File.Sync)
 }
 
+func (f *faultFile) WriteRange(src durable.File, off, n int64) (int64, error) {
+	partial, err := f.fs.op("write", f.Name())
+	if err == nil {
+		return f.File.WriteRange(src, off, n)
+	}
+	done := int64(0)
+	if partial {
+		done, _ = f.File.WriteRange(src, off, n/2)
+	}
+	return done, pathErr("write", f.Name(), err)
+}
+
 func (f *faultFile) CloneFrom(src durable.File) error {
 	return f.fs.one("clone", f.Name(), func() error { return f.File.CloneFrom(src) })
 }

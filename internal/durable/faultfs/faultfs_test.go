@@ -89,6 +89,15 @@ var operations = []operation{
 	}},
 	{"write", "open", func(w *world) error { _, err := w.open.Write([]byte("WRITTEN!")); return err }},
 	{"write", "open", func(w *world) error { _, err := w.open.WriteAt([]byte("AT"), 3); return err }},
+	{"write", "open", func(w *world) error {
+		src, err := w.fsys.OpenFile(w.path("file"), os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		_, err = w.open.WriteRange(src, 1, 4)
+		return err
+	}},
 	{"sync", "open", func(w *world) error { return w.open.Sync() }},
 	{"truncate", "open", func(w *world) error { return w.open.Truncate(2) }},
 	{"rename", "to", func(w *world) error { return w.fsys.Rename(w.path("file"), w.path("to")) }},
