@@ -123,10 +123,12 @@ type mover struct {
 	fs      durable.FS
 	home    string
 	j       journal.Journal
-	driver  *Driver       // of the session
-	lease   *durable.Lock // the driver lease of the new place
-	copying bool          // the file systems refuse a rename although they look like one
-	release []func()
+	driver  *Driver        // of the session
+	lease   *durable.Lock  // the driver lease of the new place
+	copying bool           // the file systems refuse a rename although they look like one
+	stuck   bool           // a failed attempt could not be undone
+	release []func()       // of the locks of the new place
+	held    []func()       // of the artifacts
 	undo    []func() error // of the steps that were made, the last one last
 	report  func(Event)
 }
@@ -163,7 +165,7 @@ func (v *mover) move(ctx context.Context, cwd string) (Moved, error) {
 		}
 	}
 	err = v.attempt(ctx, st, from, to, cwd)
-	if errors.Is(err, unix.EXDEV) && !v.j.Cross {
+	if errors.Is(err, unix.EXDEV) && !v.j.Cross && !v.stuck {
 		v.copying = true // mounts of one device
 		err = v.attempt(ctx, st, from, to, cwd)
 	}
@@ -242,6 +244,7 @@ func (v *mover) prepare(ctx context.Context, st state, from, to, cwd string) (do
 
 // abandon takes back a move of which no step was made.
 func (v *mover) abandon(err error) error {
+	v.letArtifactsGo()
 	if v.j.Copied {
 		if rerr := durable.RemoveAll(v.fs, v.j.StagingDir()); rerr != nil {
 			return errors.Join(err, rerr) // the journal stays, and with it who removes the rest
@@ -302,6 +305,7 @@ func (v *mover) crosses() (bool, error) {
 
 // letGo gives back the locks of the new place and of the artifacts.
 func (v *mover) letGo() {
+	v.letArtifactsGo()
 	for _, release := range slices.Backward(v.release) {
 		release()
 	}
@@ -310,4 +314,11 @@ func (v *mover) letGo() {
 		v.lease.Close()
 		v.lease = nil
 	}
+}
+
+func (v *mover) letArtifactsGo() {
+	for _, release := range slices.Backward(v.held) {
+		release()
+	}
+	v.held = nil
 }

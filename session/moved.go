@@ -90,17 +90,13 @@ hops:
 			return at, nil
 		}
 	}
-	if id == "" {
-		_, id, _ = catalog.ParseFileName(filepath.Base(path))
+	// A log keeps its name wherever it goes.
+	info, err := m.catalog.Find(ctx, filepath.Base(path))
+	if err == nil && info.Path != path && m.came(catalog.PlainPath(info.Path), path, id) {
+		return catalog.PlainPath(info.Path), nil
 	}
-	if id != "" {
-		info, err := m.catalog.Find(ctx, id)
-		if err == nil && info.ID == id && m.came(catalog.PlainPath(info.Path), path, id) {
-			return catalog.PlainPath(info.Path), nil
-		}
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
+	if err := ctx.Err(); err != nil {
+		return "", err
 	}
 	return "", fmt.Errorf("looking for %s: %w", path, fs.ErrNotExist)
 }

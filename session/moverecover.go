@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/internal/catalog"
@@ -125,8 +128,13 @@ func (v *mover) resume(ctx context.Context) error {
 	if err == nil {
 		return v.clearOld(ctx)
 	}
-	// The journal stays. Until it works, the session must be somewhere.
+	crosses := errors.Is(err, unix.EXDEV)
 	err = errors.Join(err, v.takeBack())
+	if crosses {
+		// Found out too late that it has to be copied: it never works.
+		return v.goBack()
+	}
+	// The journal stays. Until it works, the session must be somewhere.
 	if j.Copied && there(v.fs, j.WithdrawnPath()) && !there(v.fs, j.From) && !there(v.fs, j.To) &&
 		!there(v.fs, catalog.ColdPath(j.From)) && !there(v.fs, catalog.ColdPath(j.To)) {
 		name := j.From
@@ -136,6 +144,23 @@ func (v *mover) resume(ctx context.Context) error {
 		err = errors.Join(err, v.fs.RenameNoReplace(j.WithdrawnPath(), name))
 	}
 	return err
+}
+
+// goBack undoes a move whose artifacts turned out to be on another file system.
+func (v *mover) goBack() error {
+	j := &v.j
+	if !j.Copied && there(v.fs, j.To) && !there(v.fs, j.From) {
+		if err := overwriteAt(v.fs, j.To, j.Header.Old, j.Header.At); err != nil {
+			return err
+		}
+		if err := v.rename(j.To, j.From); err != nil {
+			return err
+		}
+	}
+	if err := v.fs.SyncDir(filepath.Dir(j.From)); err != nil {
+		return err
+	}
+	return v.abandon(nil)
 }
 
 // holdForRecovery takes the locks of the artifacts. What clashes has come since; the

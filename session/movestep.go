@@ -28,6 +28,7 @@ func (v *mover) carryOut(ctx context.Context) error {
 		return nil
 	}
 	if uerr := v.takeBack(); uerr != nil {
+		v.stuck = true
 		return fmt.Errorf("%w; and what was done could not be undone (%w): the next command that uses %s sees to it", err, uerr, v.home)
 	}
 	return v.abandon(err)
@@ -41,14 +42,19 @@ func (v *mover) forward(ctx context.Context) error {
 	var err error
 	switch {
 	case j.Copied:
-		err = v.publish(ctx)
+		if !j.Cross {
+			err = v.place(old, now)
+		}
+		if err == nil {
+			err = v.publish(ctx)
+		}
 	case j.From != j.To && there(v.fs, j.From):
 		err = v.rename(j.From, j.To)
 	}
 	if err == nil {
 		err = v.writeHeader()
 	}
-	if err == nil && j.From != j.To && !j.Cross {
+	if err == nil && j.From != j.To && !j.Copied {
 		err = v.place(old, now)
 	}
 	if err == nil {
@@ -307,7 +313,7 @@ func (v *mover) holdArtifacts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v.release = append(v.release, release)
+		v.held = append(v.held, release)
 		dirs = append(dirs, dir)
 	}
 	switch {

@@ -224,6 +224,7 @@ func All(fsys durable.FS, home string) (all []Journal, bad []error) {
 	for _, e := range entries {
 		name := e.Name()
 		if strings.HasPrefix(name, ".") || filepath.Ext(name) != ".json" {
+			clearStale(fsys, home, filepath.Join(Dir(home), name))
 			continue
 		}
 		j, err := read(fsys, home, filepath.Join(Dir(home), name))
@@ -236,6 +237,18 @@ func All(fsys durable.FS, home string) (all []Journal, bad []error) {
 		}
 	}
 	return all, bad
+}
+
+// staleAfter is how old a temporary has to be to be one that a crash left. Its writer
+// makes another, should it live after all.
+const staleAfter = 10 * time.Second
+
+func clearStale(fsys durable.FS, home, name string) {
+	id, err := fsys.Identify(name)
+	if err == nil && strings.HasPrefix(filepath.Base(name), ".tmp-") && time.Since(time.Unix(0, id.ModTime)) > staleAfter {
+		_ = fsys.Remove(name)
+		_ = fsys.Remove(Dir(home)) // when that was all
+	}
 }
 
 // StagingDir is where copies are put together, beside the log's new place.
