@@ -93,7 +93,7 @@ func OpenManager(home string, opts Options) (*Manager, error) {
 		opts.Report = func(Event) {}
 	}
 	m := &Manager{home: home, opts: opts}
-	m.catalog = catalog.Open(home, catalog.Options{FS: opts.FS, Now: opts.Now})
+	m.catalog = catalog.Open(home, catalog.Options{FS: opts.FS, Now: opts.Now, Moving: m.moves})
 	m.blobs.store = opts.Blobs
 	if m.blobs.store == nil {
 		if m.blobs.store, err = m.localBlobs(catalog.BlobsDir(home)); err != nil {
@@ -210,11 +210,13 @@ func (m *Manager) open(ctx context.Context, path string, readOnly bool) (*Sessio
 	}
 	m.settle(ctx, !readOnly)
 	st, err := load(m.opts.FS, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if to, merr := m.moved(ctx, m.resolved(path), ""); merr == nil {
-			path = to
-			st, err = load(m.opts.FS, path)
+	for try := 0; errors.Is(err, fs.ErrNotExist) && try < maxHops; try++ {
+		to, merr := m.moved(ctx, m.resolved(path), "")
+		if merr != nil {
+			break
 		}
+		path = to
+		st, err = load(m.opts.FS, path)
 	}
 	if err != nil {
 		return nil, err

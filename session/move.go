@@ -140,6 +140,9 @@ func (v *mover) move(ctx context.Context, cwd string) (Moved, error) {
 	if err := s.movable(); err != nil {
 		return Moved{}, err // it was replaced while we waited
 	}
+	if s.manager.moving(s.Path()) {
+		return Moved{}, fmt.Errorf("moving %s: %w", s.Path(), errAway) // a crash left it half moved
+	}
 	if s.known().image != nil && !s.known().cold {
 		if err := s.needsRewrite(ctx); err != nil {
 			return Moved{}, err

@@ -87,6 +87,16 @@ func otherArtifacts(t *testing.T, _ *session.Manager, _ *session.Session, to str
 	}
 }
 
+// ageTemporaries makes what a crash has left of journals look older.
+func ageTemporaries(t *testing.T, home string) {
+	t.Helper()
+	for _, temp := range must(filepath.Glob(filepath.Join(home, "moves", ".tmp-*"))) {
+		if err := os.Chtimes(temp, time.Time{}, time.Now().Add(-time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // placeOf is where the log called like path is for the working directory cwd.
 func placeOf(t *testing.T, m *session.Manager, path, cwd string) string {
 	t.Helper()
@@ -162,11 +172,7 @@ func oneMoveFault(t *testing.T, c moveCase, n int, set func(*faultfs.FS, int)) b
 	}
 
 	// A new process with a disk that works, a while later.
-	for _, temp := range must(filepath.Glob(filepath.Join(home, "moves", ".tmp-*"))) {
-		if err := os.Chtimes(temp, time.Time{}, time.Now().Add(-time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	ageTemporaries(t, home)
 	var events []session.Event
 	again := must(session.OpenManager(home, session.Options{
 		Durability: session.Flush, FS: base,

@@ -67,12 +67,30 @@ const maxHops = 64
 // moved returns where the log that was at path is now: where a move that is under way
 // or the lock files say, else where a log says in its header that it was there. id is
 // the session's, "" when it is not known. The error matches fs.ErrNotExist when there
-// is no such log.
+// is no such log. The caller holds no lock.
 func (m *Manager) moved(ctx context.Context, path, id string) (string, error) {
 	path = catalog.PlainPath(path)
+	for range maxHops {
+		before := m.moves()
+		if there(m.opts.FS, path) || there(m.opts.FS, catalog.ColdPath(path)) {
+			return path, nil // it came back
+		}
+		to, err := m.trace(ctx, path, id)
+		if to != "" || err != nil {
+			return to, err
+		}
+		if m.moves() == before {
+			break
+		}
+		m.settle(ctx, true) // it went on while we looked
+	}
+	return "", fmt.Errorf("looking for %s: %w", path, fs.ErrNotExist)
+}
+
+// trace is one look for moved; "" is nowhere.
+func (m *Manager) trace(ctx context.Context, path, id string) (string, error) {
 	at := path
 	all, _ := journal.All(m.opts.FS, m.home)
-hops:
 	for range maxHops {
 		to, ok := "", false
 		for _, j := range all {
@@ -84,7 +102,7 @@ hops:
 			to, ok = m.forwardOf(at)
 		}
 		if !ok {
-			break hops
+			break
 		}
 		if at = to; m.came(at, path, id) {
 			return at, nil
@@ -92,13 +110,10 @@ hops:
 	}
 	// A log keeps its name wherever it goes.
 	info, err := m.catalog.Find(ctx, filepath.Base(path))
-	if err == nil && info.Path != path && m.came(catalog.PlainPath(info.Path), path, id) {
+	if err == nil && catalog.PlainPath(info.Path) != path && m.came(catalog.PlainPath(info.Path), path, id) {
 		return catalog.PlainPath(info.Path), nil
 	}
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	return "", fmt.Errorf("looking for %s: %w", path, fs.ErrNotExist)
+	return "", ctx.Err()
 }
 
 // came reports whether the log at path says that it was at old.
@@ -125,20 +140,30 @@ func (s *Session) follow(ctx context.Context) error {
 	if s.Path() != old || there(s.fs, old) || there(s.fs, catalog.ColdPath(old)) {
 		return nil // it is there again: the move was undone
 	}
-	to, err := s.manager.moved(ctx, old, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading %s: %w", old, errAway)
-	}
-	if err != nil {
+	for try := 0; ; try++ {
+		to, err := s.manager.moved(ctx, old, id)
+		if err == nil {
+			if err = s.goTo(old, to); errors.Is(err, fs.ErrNotExist) && try < maxHops {
+				continue // it went on meanwhile
+			}
+			return err
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errAway
+		}
 		return fmt.Errorf("reading %s: %w", old, err)
 	}
+}
+
+// goTo goes on with the log at to, unless another goroutine has gone somewhere already.
+func (s *Session) goTo(old, to string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return fmt.Errorf("reading %s: %w", old, ErrClosed)
 	}
-	if s.Path() != old {
-		return nil // somebody else of this process was faster
+	if s.Path() != old || to == old {
+		return nil
 	}
 	return s.enter(to)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,25 @@ func (m *Manager) settle(ctx context.Context, wait bool) {
 			m.opts.Report(Event{Kind: EventMove, Path: j.From, Err: err})
 		}
 	}
+}
+
+// moves describes the moves of sessions: it changes when one begins, ends, or brings a
+// log to its new place. A journal is made in a directory that is made for it, which
+// shows in the home. What else changes there does no harm.
+func (m *Manager) moves() string {
+	id, err := m.opts.FS.Identify(m.home)
+	if err != nil {
+		return ""
+	}
+	what := strconv.FormatInt(id.ModTime, 36)
+	if !journal.Any(m.opts.FS, m.home) {
+		return what
+	}
+	all, _ := journal.All(m.opts.FS, m.home)
+	for _, j := range all {
+		what += fmt.Sprintf(" %q %t %t", j.From, there(m.opts.FS, j.From), there(m.opts.FS, j.To))
+	}
+	return what
 }
 
 // moving reports whether the log at path is being moved, from there or to there.
@@ -86,6 +106,13 @@ func (v *mover) lockBoth(ctx context.Context, wait bool) (locked bool, err error
 			return false, err
 		}
 		v.release = append(v.release, func() { lock.Close() })
+		if len(v.release) > 1 {
+			// Whoever moves the session back meanwhile has the other lock, and wants
+			// this one.
+			if _, err := v.j.Again(v.fs, v.home); err != nil {
+				return errors.Is(err, fs.ErrNotExist), nil
+			}
+		}
 		if locked, err = lock.TryLock(); err == nil && !locked {
 			if !wait {
 				return false, nil

@@ -243,6 +243,9 @@ func (c *Catalog) load(ctx context.Context, found *finding) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
+	if found.moves != "" && c.moving() != found.moves {
+		return nil, errMoves
+	}
 	l := &Listing{Sessions: make([]Info, 0, len(results)), Unreadable: found.unreadable}
 	for i := range results {
 		f, r := &found.files[i], &results[i]

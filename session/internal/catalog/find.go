@@ -74,10 +74,21 @@ func (c *Catalog) Find(ctx context.Context, arg string) (Info, error) {
 			return info, err
 		}
 	}
+	var info Info
+	err := c.steadily(func(moves string) (err error) {
+		info, err = c.named(ctx, arg, moves)
+		return err
+	})
+	return info, err
+}
+
+// named is Find for anything but a path.
+func (c *Catalog) named(ctx context.Context, arg, moves string) (Info, error) {
 	found, err := c.find(ctx, "")
 	if err != nil {
 		return Info{}, err
 	}
+	found.moves = moves
 	want := strings.ToLower(arg)
 	if info, ok, err := c.findByName(ctx, found, arg, want); ok || err != nil {
 		return info, err
@@ -116,7 +127,7 @@ func (c *Catalog) At(path string) (Info, error) {
 // findByName answers from the names of files, opening only those that match and
 // those whose names say no id. ok is false when the names do not decide it.
 func (c *Catalog) findByName(ctx context.Context, found *finding, arg, want string) (Info, bool, error) {
-	look := finding{}
+	look := finding{moves: found.moves}
 	for _, f := range found.files {
 		if _, _, named := ParseFileName(baseName(f.path)); !named || rank("", f.path, want) != noMatch {
 			look.files = append(look.files, f)

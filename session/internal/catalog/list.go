@@ -52,6 +52,11 @@ type Options struct {
 	FS    durable.FS       // nil means durable.OS; tests inject faults here
 	Now   func() time.Time // nil means time.Now
 	Roots *Roots           // nil means SystemRoots
+	// Moving describes the moves of sessions that are under way or have just been. A
+	// listing of all directories during which it changes is made again: it may have
+	// looked at the new place before the session was there, and at the old one
+	// after. nil means that nobody moves any.
+	Moving func() string
 }
 
 // Catalog is the sessions of one home.
@@ -60,12 +65,14 @@ type Catalog struct {
 	fsys  durable.FS
 	now   func() time.Time
 	roots func() Roots
+
+	moving func() string
 }
 
 // Open returns the catalog of home. It touches nothing: a home that does not
 // exist is one without sessions.
 func Open(home string, opts Options) *Catalog {
-	c := &Catalog{home: home, fsys: orOS(opts.FS), now: opts.Now}
+	c := &Catalog{home: home, fsys: orOS(opts.FS), now: opts.Now, moving: opts.Moving}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -98,11 +105,16 @@ func (c *Catalog) Dir(cwd string) (dir, resolved string, err error) {
 // The error is only about the whole: a cancelled context, a sessions directory
 // that cannot be read.
 func (c *Catalog) List(ctx context.Context, cwd string) (*Listing, error) {
-	found, err := c.find(ctx, cwd)
-	if err != nil {
-		return nil, err
-	}
-	l, err := c.load(ctx, found)
+	var l *Listing
+	err := c.steadily(func(moves string) error {
+		found, err := c.find(ctx, cwd)
+		if err != nil {
+			return err
+		}
+		found.moves = moves
+		l, err = c.load(ctx, found)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +230,28 @@ func (c *Catalog) ownership(cwd string) func(Info) (bool, error) {
 	}
 }
 
+// maxLooks bounds how often a listing is made again because of moves.
+const maxLooks = 16
+
+// errMoves says that sessions were moved while they were listed: one may have been
+// looked for at its new place before, and at its old one after.
+var errMoves = errors.New("sessions were moved meanwhile")
+
+// steadily calls look again while it returns errMoves. moves is what it compares with,
+// "" for not at all.
+func (c *Catalog) steadily(look func(moves string) error) error {
+	for range maxLooks {
+		moves := ""
+		if c.moving != nil {
+			moves = c.moving()
+		}
+		if err := look(moves); !errors.Is(err, errMoves) {
+			return err
+		}
+	}
+	return look("")
+}
+
 // file is a log found in a directory, not opened yet.
 type file struct {
 	path string
@@ -229,7 +263,8 @@ type file struct {
 type finding struct {
 	files      []file
 	unreadable []Unreadable
-	all        bool // these are the logs of all directories
+	all        bool   // these are the logs of all directories
+	moves      string // see steadily
 }
 
 // find reads the directories of cwd, or all.

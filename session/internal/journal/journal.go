@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -165,6 +166,7 @@ func (j *Journal) Write(fsys durable.FS, home string) error {
 			break
 		}
 	}
+	touch(home)
 	if err == nil {
 		err = fsys.SyncDir(home)
 	}
@@ -173,6 +175,11 @@ func (j *Journal) Write(fsys durable.FS, home string) error {
 	}
 	return nil
 }
+
+// touch gives the home a modification time of its own: those that the kernel gives
+// move in ticks of milliseconds, and who lists sessions sees by it that something was
+// moved meanwhile.
+func touch(home string) { _ = os.Chtimes(home, time.Time{}, time.Now()) }
 
 // maxTries bounds how often a directory that others remove is made again.
 const maxTries = 16
@@ -183,6 +190,7 @@ func (j *Journal) Remove(fsys durable.FS, home string) error {
 	if err := fsys.Remove(path(home, j.From)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the journal of the move: %w", err)
 	}
+	touch(home)
 	// Others may be moving; then it is not empty. Left behind it costs a listing.
 	_ = fsys.Remove(Dir(home))
 	return nil
