@@ -12,6 +12,8 @@
 //     that was cut off finds what it had printed.
 //   - A timeout or a cancelled context ends the command: SIGINT, 2 s later SIGTERM, 2 s later SIGKILL, each to the
 //     whole process group. Who has no patience closes Options.Kill.
+//   - A command that reads the artifact which its own output goes to, while that grows, is ended within about a
+//     second, and told so: it would go on until the disk is full.
 //   - The result does not wait for what the command left behind. Who holds the output open is listened to until
 //     250 ms passed in silence, a second at most; what is left in the process group 100 ms later is ended (SIGTERM, half
 //     a second later SIGKILL). A command that means to leave something running starts it with setsid(1).
@@ -120,7 +122,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("running %s: making an id: %w", p.name(), err)
 	}
-	r := &run{Options: o, command: command, id: id.String()}
+	r := &run{Options: o, command: command, id: id.String(), feedback: newFeedback()}
 	return r.run(ctx, p, where)
 }
 
@@ -146,6 +148,7 @@ type run struct {
 	command string
 	id      string
 
+	feedback *feedback
 	artifact *artifacts.File // once the sink has asked for it; owned by the sink's lock until the sink is closed
 }
 
@@ -169,8 +172,10 @@ func (r *run) run(ctx context.Context, p *Process, where location) (Result, erro
 
 	out := &tee{sink: sink.Stdout(), live: r.Live}
 	p.Stdout, p.Stderr = out, out // one writer, hence one pipe and the true order
+	p.started, p.feedback = func(pid int) { r.feedback.started <- pid }, r.feedback.found
 	var err error
 	res.Exit, err = p.run(ctx, where)
+	r.feedback.end()
 	res.Summary, _ = sink.Close() // its error is what ArtifactState tells
 	res.LiveErr = out.err
 	r.conclude(&res)
@@ -211,13 +216,14 @@ func (r *run) open(ctx context.Context) (outputsink.File, error) {
 		return nil, err
 	}
 	r.artifact = f
+	r.feedback.watch(f.Path)
 	return f, nil
 }
 
 func (r *run) message(res *Result) entry.BashExecutionMessage {
 	code := res.Code
 	return entry.BashExecutionMessage{
-		Command: r.command, Output: res.Output, ExitCode: &code, Cancelled: res.Cancelled,
+		Command: r.command, Output: res.Output, ExitCode: &code, Cancelled: res.Cancelled || res.Feedback,
 		Truncated: res.Summary.Truncated, Timestamp: time.Now().UnixMilli(),
 	}
 }

@@ -30,6 +30,9 @@ type Exit struct {
 	TimedOut  bool // Timeout passed while the command ran
 	Cancelled bool // the context was done, or Kill closed, while the command ran
 
+	// Feedback: the command read the artifact that its own output went to, and was ended.
+	Feedback bool
+
 	// HeldOpen: the leader and its group had ended, and another process still held the output open and was not
 	// waited for.
 	HeldOpen bool
@@ -78,8 +81,11 @@ func (e *Exit) Remarks(timeout time.Duration) []string {
 	if e.Cancelled {
 		r = append(r, "[Command cancelled]")
 	}
+	if e.Feedback {
+		r = append(r, "[Command stopped: it read its own output, the artifact, which grew by what it read; leave the directories of sessions out of what it reads]")
+	}
 	switch {
-	case e.TimedOut || e.Cancelled: // then nobody expects anything to run on
+	case e.TimedOut || e.Cancelled || e.Feedback: // then nobody expects anything to run on
 	case e.Leftover:
 		r = append(r, "[Processes that the command left running were ended; setsid(1) starts one that stays]")
 	case e.HeldOpen:

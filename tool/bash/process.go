@@ -46,8 +46,10 @@ type Process struct {
 	// Kill, when it is closed, has the process group sent SIGKILL at once, whatever it was sent before. Nil never does.
 	Kill <-chan struct{}
 
-	shell    bool      // Argv[0] is bash, and sh will do where there is none
-	patience *patience // nil: defaultPatience; tests shorten it
+	started  func(pid int)   // told of the leader; may be nil
+	feedback <-chan struct{} // when it is closed, the command reads its own output and is ended
+	shell    bool            // Argv[0] is bash, and sh will do where there is none
+	patience *patience       // nil: defaultPatience; tests shorten it
 }
 
 // patience says how long to wait for whom.
@@ -133,6 +135,9 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		return exit.notStarted(classifyStart(p.name(), l.path, err)), nil
 	}
 	g := lead(cmd)
+	if p.started != nil {
+		p.started(g.pid)
+	}
 	out.start()
 
 	patience := p.patience
@@ -153,6 +158,11 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		exit.Cancelled = !g.ended()
 	case <-expired:
 		exit.TimedOut = !g.ended()
+	case <-p.feedback:
+		exit.Feedback = !g.ended()
+		short := *patience
+		short.interrupt, short.terminate = feedbackPatience, feedbackPatience
+		patience = &short
 	}
 	if !g.ended() && !g.stop(patience, p.Kill) {
 		g.abandon()
