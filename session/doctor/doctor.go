@@ -299,6 +299,10 @@ func (d *Doctor) nested(ctx context.Context, dir string, depth int) (paths []str
 // log examines one log.
 func (d *Doctor) log(ctx context.Context, path string) (*session.Checkup, error) {
 	found, err := d.m.Check(ctx, path)
+	if err == nil && unfinished(found) {
+		// Somebody may have been in the middle of writing that line.
+		found, err = d.m.Check(ctx, path)
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -340,6 +344,12 @@ func (d *Doctor) log(ctx context.Context, path string) (*session.Checkup, error)
 		d.report(d.dropIndex(found.Path))
 	}
 	return found, nil
+}
+
+// unfinished reports whether a log ends within a record.
+func unfinished(found *session.Checkup) bool {
+	n := len(found.Damage)
+	return n > 0 && found.Damage[n-1].Kind == session.KindTorn && found.Damage[n-1].Offset+found.Damage[n-1].Bytes >= found.Bytes
 }
 
 // dropIndex removes the index of a log that does not hold its own checksum.
