@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/agentrun/agentrun/session"
@@ -155,6 +156,10 @@ type content struct {
 	head     []byte   // the first bytes of the log
 }
 
+func (c *content) hasBlobs() bool {
+	return slices.ContainsFunc(c.manifest.Members, func(m member) bool { return strings.HasPrefix(m.Name, blobsDir) })
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // verify reads all of a bundle and checks everything that can be checked without
@@ -206,6 +211,9 @@ func verify(ctx context.Context, a *archive) (*content, error) {
 			}
 		case kindLog:
 			c.head = keep.data
+			if err := session.CheckHead(c.head); err != nil {
+				return nil, fmt.Errorf("its log cannot be opened: %w", err)
+			}
 		case kindBlob:
 			if text, _ := m.SHA256.MarshalText(); string(text) != rel {
 				return nil, fmt.Errorf("blob %s is not what its name says", rel)

@@ -45,6 +45,7 @@ type frameWriter struct {
 	free  chan *block
 	wg    sync.WaitGroup
 	enc   *zstd.Encoder
+	ended bool
 
 	mu  sync.Mutex
 	err error // the first error of the one who writes
@@ -144,12 +145,12 @@ func (f *frameWriter) Close() error {
 
 // Abort ends the goroutines. A second call, or one after Close, does nothing.
 func (f *frameWriter) Abort() {
-	if f.jobs == nil {
+	if f.ended {
 		return
 	}
+	f.ended = true
 	close(f.jobs)
 	close(f.order)
-	f.jobs = nil
 	f.wg.Wait()
 	_ = f.enc.Close() // it writes nowhere
 }

@@ -152,7 +152,14 @@ func (in *importer) unpack(ctx context.Context) (_ Result, err error) {
 			err = fmt.Errorf("cleaning up after an import that is done: %w", cerr)
 		}
 	}()
-	var blobs []blobref.Ref
+	if in.found.hasBlobs() {
+		// No collector takes them before the log that cites them is there.
+		release, err := in.m.LeaseBlobs()
+		if err != nil {
+			return Result{}, err
+		}
+		defer func() { _ = release() }() // one that stays costs the collector a look
+	}
 	err = in.each(ctx, func(k kind, rel string, r io.Reader) error {
 		switch k {
 		case kindLog:
@@ -162,9 +169,7 @@ func (in *importer) unpack(ctx context.Context) (_ Result, err error) {
 		case kindArtifact:
 			return im.Artifact(rel, r)
 		case kindBlob:
-			ref, err := in.blob(ctx, rel, r)
-			blobs = append(blobs, ref)
-			return err
+			return in.blob(ctx, rel, r)
 		}
 		return nil
 	})
@@ -174,9 +179,6 @@ func (in *importer) unpack(ctx context.Context) (_ Result, err error) {
 	made, err := im.Publish(ctx)
 	if err != nil {
 		return Result{}, err
-	}
-	if err := in.again(ctx, blobs); err != nil {
-		return Result{}, fmt.Errorf("session %s was imported to %s, and storing its blobs again failed: %w", made.ID, made.Path, err)
 	}
 	l := in.found.manifest
 	return Result{Imported: made, Entries: l.Entries, Artifacts: l.Artifacts, Blobs: l.Blobs, Missing: l.Missing}, nil
@@ -243,52 +245,18 @@ func (c *checked) Read(p []byte) (int, error) {
 }
 
 // blob stores one blob.
-func (in *importer) blob(ctx context.Context, hex string, r io.Reader) (blobref.Ref, error) {
+func (in *importer) blob(ctx context.Context, hex string, r io.Reader) error {
 	want, err := blobref.ParseHex(hex)
 	if err != nil {
-		return want, err
+		return err
 	}
 	putter, ok := blobstore.As[blobstore.Putter](in.m.Blobs())
 	if !ok {
-		return want, errors.New("the blobs of this home take no streams")
+		return errors.New("the blobs of this home take no streams")
 	}
 	got, _, err := putter.Put(ctx, r)
 	if err == nil && got != want {
 		err = errChanged
 	}
-	return want, err
-}
-
-// maxAgain is how often blobs are stored again.
-const maxAgain = 3
-
-// again stores blobs that somebody collected before the log that cites them was
-// there: they had been lying in the home uncited, so nothing was stored anew.
-func (in *importer) again(ctx context.Context, blobs []blobref.Ref) error {
-	stater, ok := blobstore.As[blobstore.Stater](in.m.Blobs())
-	for range maxAgain {
-		gone := map[string]bool{}
-		for _, ref := range blobs {
-			if !ok {
-				return nil
-			}
-			if _, err := stater.Stat(ctx, ref); errors.Is(err, blobstore.ErrNotFound) {
-				gone[ref.Hex()] = true
-			}
-		}
-		if len(gone) == 0 {
-			return nil
-		}
-		err := in.each(ctx, func(k kind, rel string, r io.Reader) error {
-			if k != kindBlob || !gone[rel] {
-				return nil
-			}
-			_, err := in.blob(ctx, rel, r)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return errors.New("they are gone again and again")
+	return err
 }

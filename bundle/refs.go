@@ -27,22 +27,16 @@ const overlap = len(asURL) + blobref.HexLen - 1
 var pattern = []byte("sha256")
 
 func (f *refFinder) Write(p []byte) (int, error) {
-	if len(f.tail) > 0 {
-		// What begins in the tail and ends in p.
-		f.tail = append(f.tail, p[:min(len(p), overlap)]...)
-		f.search(f.tail)
-	}
-	f.search(p)
-	f.tail = append(f.tail[:0], lastBytes(f.tail, p)...)
-	return len(p), nil
-}
-
-// lastBytes returns the last bytes of what came, of which p was the last part.
-func lastBytes(tail, p []byte) []byte {
+	// What begins in the tail and ends in p, and all of a short p.
+	f.tail = append(f.tail, p[:min(len(p), overlap)]...)
+	f.search(f.tail)
+	last := f.tail
 	if len(p) >= overlap {
-		return p[len(p)-overlap:]
+		f.search(p)
+		last = p
 	}
-	return tail[max(0, len(tail)-overlap):]
+	f.tail = append(f.tail[:0], last[max(0, len(last)-overlap):]...)
+	return len(p), nil
 }
 
 func (f *refFinder) search(b []byte) {

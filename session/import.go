@@ -75,15 +75,27 @@ type Imported struct {
 	Was  string // its id where it came from
 }
 
+// CheckHead reports whether a log that begins with head, at most MaxHeadBytes of it, is
+// one that BeginImport takes.
+func CheckHead(head []byte) error {
+	_, err := importHead(head)
+	return err
+}
+
+func importHead(head []byte) (preamble, error) {
+	p, err := readPreamble(source{bytes.NewReader(head), int64(len(head))})
+	if err == nil && p.none {
+		err = fmt.Errorf("%w: it is empty", ErrNotSession)
+	}
+	return p, err
+}
+
 // BeginImport looks at the beginning of a log, at most MaxHeadBytes of it, and
 // decides what its session will be called here and where it will be: under its own
 // id, or under a new one when a session of the home has that, with the old one as its
 // parent. Nothing is written but the lock that imports take turns with.
 func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions) (*Import, error) {
-	p, err := readPreamble(source{bytes.NewReader(head), int64(len(head))})
-	if err == nil && p.none {
-		err = fmt.Errorf("%w: it is empty", ErrNotSession)
-	}
+	p, err := importHead(head)
 	if err != nil {
 		return nil, fmt.Errorf("importing a session: %w", err)
 	}
