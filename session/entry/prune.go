@@ -74,6 +74,10 @@ func citation(m *ContextMessage, body gjson.Result, session string) string {
 	if session == "" {
 		return ""
 	}
+	line := fmt.Sprintf("tool output at session://%s/%s", session, m.EntryID)
+	if mentions(m.entry.raw, "externalized") {
+		return line // part of it lies elsewhere, and cannot be counted here
+	}
 	lines := int64(0)
 	count := func(text string) {
 		if text != "" {
@@ -91,7 +95,7 @@ func citation(m *ContextMessage, body gjson.Result, session string) string {
 			}
 		}
 	}
-	return fmt.Sprintf("tool output at session://%s/%s, %s", session, m.EntryID, lineCount(lines))
+	return line + ", " + lineCount(lines)
 }
 
 // lineCount words a number of lines: 1 line, 4,301 lines.
