@@ -50,18 +50,13 @@ type attachments struct {
 	repairs []entry.Repair
 }
 
-var (
-	imageWord = []byte("mimeType")
-	refWord   = []byte(blobref.Prefix)
-)
-
 // look reads the images and blobs of messages, several at once, and notes the entries in
 // which a note has to stand instead.
 func (a *attachments) look(ctx context.Context, messages []entry.ContextMessage) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxBlobReads)
 	for _, m := range messages {
-		if m.Synthetic || !bytes.Contains(m.Entry().Raw(), imageWord) && !bytes.Contains(m.Entry().Raw(), refWord) {
+		if m.Synthetic || !m.Entry().HasMedia() {
 			continue
 		}
 		g.Go(func() error { return a.one(ctx, m.Entry()) })

@@ -19,8 +19,9 @@ var newline = []byte("\n")
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, 0, pathBlock+2*slack); return &b }}
 
 // blockEntries parses the lines that start in [a, b) of [from, end) into entries
-// that keep the bytes they were read from.
-func blockEntries(src source, from, a, b, end int64) ([]entry.Entry, error) {
+// that keep the bytes they were read from. prepare looks at them while they are in the
+// cache.
+func blockEntries(src source, from, a, b, end int64, prepare func([]entry.Entry)) ([]entry.Entry, error) {
 	// Read into a buffer that stays in the cache and copy what is kept: that is
 	// faster than to have new memory cleared and then read into.
 	buf := readBuffers.Get().(*[]byte)
@@ -49,14 +50,14 @@ func blockEntries(src source, from, a, b, end int64) ([]entry.Entry, error) {
 		}
 		at += int64(len(whole))
 	}
-	entry.Prepare(entries)
+	prepare(entries)
 	return entries, nil
 }
 
 // eachBlockBackward hands the entries of [from, to) to each, block by block, the
 // last block first, until it returns false. The first block is read alone, since
 // most contexts end in it; from then on every core parses ahead.
-func eachBlockBackward(ctx context.Context, src source, from, to int64, each func([]entry.Entry) bool) error {
+func eachBlockBackward(ctx context.Context, src source, from, to int64, prepare func([]entry.Entry), each func([]entry.Entry) bool) error {
 	type parsed struct {
 		entries []entry.Entry
 		err     error
@@ -77,7 +78,7 @@ func eachBlockBackward(ctx context.Context, src source, from, to int64, each fun
 		c := make(chan parsed, 1)
 		go func(a, b int64) {
 			var p parsed
-			p.entries, p.err = blockEntries(src, from, a, b, to)
+			p.entries, p.err = blockEntries(src, from, a, b, to, prepare)
 			c <- p
 		}(a, b)
 		ahead = append(ahead, c)

@@ -27,8 +27,8 @@ type whole struct {
 // breaks off, because a parent is missing or is a descendant, it goes on with the
 // nearest entry before.
 func (s *Session) wholePath(ctx context.Context, st state) (*whole, error) {
-	ids := shadows{seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, low: math.MaxInt64}
-	p, err := readPath(ctx, st, st.leaf, ids.see)
+	ids := &shadows{low: math.MaxInt64}
+	p, err := readPath(ctx, st, st.leaf, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -62,19 +62,58 @@ func (w *whole) repair(kind entry.RepairKind, e entry.Entry, detail string) {
 
 // shadows finds entries whose id a later one has too.
 type shadows struct {
-	seed     maphash.Seed
-	seen     map[uint64]struct{}
 	shadowed map[int64]bool // by offset
 	low      int64          // everything from there on was seen
+
+	// As long as ids only grow, as those of agentrun mostly do, none is there twice, and
+	// they need not be remembered one by one.
+	sorted [][]entry.Entry
+	first  string // the smallest of them
+	seed   maphash.Seed
+	seen   map[uint64]struct{} // nil while they are sorted
 }
 
 // see takes a block of entries, the last block of the file first. What it has seen
 // already it passes over.
 func (s *shadows) see(block []entry.Entry) {
-	for i := len(block) - 1; i >= 0; i-- {
-		if block[i].Offset() >= s.low {
-			continue
+	n := len(block)
+	for n > 0 && block[n-1].Offset() >= s.low {
+		n--
+	}
+	if block = block[:n]; n == 0 {
+		return
+	}
+	s.low = block[0].Offset()
+	if s.seen == nil {
+		if s.grows(block) {
+			s.sorted = append(s.sorted, block)
+			return
 		}
+		s.seed, s.seen = maphash.MakeSeed(), map[uint64]struct{}{}
+		for _, b := range s.sorted {
+			s.remember(b)
+		}
+		s.sorted = nil
+	}
+	s.remember(block)
+}
+
+// grows reports whether each id of block is smaller than the one behind it.
+func (s *shadows) grows(block []entry.Entry) bool {
+	first := s.first
+	for i := len(block) - 1; i >= 0; i-- {
+		id := block[i].ID()
+		if first != "" && id >= first || id == "" {
+			return false
+		}
+		first = id
+	}
+	s.first = first
+	return true
+}
+
+func (s *shadows) remember(block []entry.Entry) {
+	for i := len(block) - 1; i >= 0; i-- {
 		h := maphash.String(s.seed, block[i].ID())
 		if _, ok := s.seen[h]; !ok {
 			s.seen[h] = struct{}{}
@@ -84,9 +123,6 @@ func (s *shadows) see(block []entry.Entry) {
 			s.shadowed = map[int64]bool{}
 		}
 		s.shadowed[block[i].Offset()] = true
-	}
-	if len(block) > 0 {
-		s.low = min(s.low, block[0].Offset())
 	}
 }
 
@@ -242,7 +278,7 @@ func belongs(e entry.Entry, marker string) bool {
 
 // settle leaves repairs without an end out of a path: it goes the way that the leaf had
 // before them, and then on with what was appended since.
-func (p *pathCache) settle(ctx context.Context, st state, see func([]entry.Entry)) (*pathCache, error) {
+func (p *pathCache) settle(ctx context.Context, st state, past *shadows) (*pathCache, error) {
 	for i, e := range p.entries {
 		start, ok := startOfRepairs(e)
 		if !ok || slices.ContainsFunc(p.entries[i:], func(e entry.Entry) bool { return e.ID() == start.Last }) {
@@ -250,7 +286,7 @@ func (p *pathCache) settle(ctx context.Context, st state, see func([]entry.Entry
 		}
 		before := st
 		before.src.size = e.Offset() // the leaf they had lies before them
-		old, err := readPath(ctx, before, start.Leaf, see)
+		old, err := readPath(ctx, before, start.Leaf, past)
 		if err != nil {
 			return nil, err
 		}

@@ -80,18 +80,22 @@ type pathCache struct {
 	torn *tornRepair
 }
 
-// readPath reads the path to leaf as far as its context needs it. see is called with
-// every block of entries that is passed, the last one first, and may be nil.
-func readPath(ctx context.Context, st state, leaf string, see func([]entry.Entry)) (*pathCache, error) {
+// readPath reads the path to leaf as far as its context needs it. past is told what it
+// passes, and may be nil.
+func readPath(ctx context.Context, st state, leaf string, past *shadows) (*pathCache, error) {
 	p := &pathCache{end: st.src.size}
 	if leaf == "" {
 		return p, nil
 	}
 	want, count := leaf, 0
 	var runs [][]entry.Entry // stretches of the path, the last one first
-	err := eachBlockBackward(ctx, st.src, st.end, st.src.size, func(block []entry.Entry) bool {
-		if see != nil {
-			see(block)
+	prepare := entry.Prepare
+	if past != nil { // the context will be a strict one
+		prepare = entry.PrepareStrict
+	}
+	err := eachBlockBackward(ctx, st.src, st.end, st.src.size, prepare, func(block []entry.Entry) bool {
+		if past != nil {
+			past.see(block)
 		}
 		end := len(block) // of the stretch that is being walked
 		for i := len(block) - 1; i >= 0; i-- {
@@ -122,5 +126,5 @@ func readPath(ctx context.Context, st state, leaf string, see func([]entry.Entry
 	if err != nil {
 		return nil, err
 	}
-	return p.settle(ctx, st, see)
+	return p.settle(ctx, st, past)
 }

@@ -1,6 +1,10 @@
 package entry
 
-import "github.com/tidwall/gjson"
+import (
+	"bytes"
+
+	"github.com/tidwall/gjson"
+)
 
 // glance is what a context is built from, as one look at the line tells it.
 type glance struct {
@@ -12,6 +16,11 @@ type glance struct {
 	end      outcome // of an assistant turn
 	excluded bool    // an execution that is not for models
 	none     bool    // the entry contributes nothing, and need not
+
+	// What strict contexts ask, if strict is set.
+	strict bool
+	empty  bool // the message says nothing
+	media  bool // it may have images, or parts that lie in blobs
 }
 
 // Prepare looks up in advance what [BuildContext] asks of each entry, so that
@@ -24,6 +33,40 @@ func Prepare(entries []Entry) {
 		ids = glances[i].fill(&entries[i], ids)
 		entries[i].seen = &glances[i]
 	}
+}
+
+// PrepareStrict is [Prepare] for contexts that are strict.
+func PrepareStrict(entries []Entry) {
+	Prepare(entries)
+	for i := range entries {
+		entries[i].seen.look(&entries[i])
+	}
+}
+
+// look finds what strict contexts ask.
+func (g *glance) look(e *Entry) {
+	g.strict = true
+	if g.none || g.role == "" {
+		return
+	}
+	g.empty = e.saysNothing(g)
+	g.media = bytes.Contains(e.raw, typeMember) || bytes.Contains(e.raw, listMember)
+}
+
+// Ends of "mimeType", which every image has, and of "externalized", which lists what was
+// taken out of a line: they begin with rare bytes, so looking for them takes no time.
+var typeMember, listMember = []byte(`Type"`), []byte(`xternalized"`)
+
+// HasMedia reports whether the message that the entry contributes may have images, or
+// parts that lie in the blob store.
+func (e Entry) HasMedia() bool {
+	g := e.seen
+	if g == nil || !g.strict {
+		g = new(glance)
+		g.fill(&e, nil)
+		g.look(&e)
+	}
+	return g.media
 }
 
 // fill looks at e. What it names it cuts from the slab ids, which it returns.

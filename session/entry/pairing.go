@@ -89,7 +89,10 @@ func (p *pairing) refused(e *Entry, g *glance) bool {
 			return true
 		}
 	}
-	if e.saysNothing(g) {
+	if !g.strict {
+		g.look(e)
+	}
+	if g.empty {
 		p.repaired(RepairEmpty, e, "")
 		return true
 	}
