@@ -84,3 +84,49 @@ func ExampleSession_Watch() {
 	// model_change
 	// session_info
 }
+
+// A session that was left by a crash goes on: its context is made valid, and what was
+// repaired is told.
+func ExampleSession_Resume() {
+	ctx := context.Background()
+	home, err := os.MkdirTemp("", "agentrun")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(home)
+	m, err := session.OpenManager(home, session.Options{})
+	if err != nil {
+		panic(err)
+	}
+	s, err := m.Create(ctx, home, session.CreateOptions{})
+	if err != nil {
+		panic(err)
+	}
+	defer s.Close()
+	for _, b := range []entry.Body{
+		entry.UserText("Run the tests."),
+		entry.AssistantMessage{
+			Content: entry.Blocks(entry.ToolCallBlock{ID: "call-1", Name: "bash"}), StopReason: entry.StopToolUse,
+		},
+		// Here the power went.
+	} {
+		if _, err := s.Append(ctx, b); err != nil {
+			panic(err)
+		}
+	}
+	resumed, err := s.Resume(ctx, session.ResumeOptions{})
+	if err != nil {
+		panic(err)
+	}
+	for _, m := range resumed.Context.Messages {
+		fmt.Println(m.Role)
+	}
+	for _, r := range resumed.Repairs {
+		fmt.Println(r.Kind+":", r.What())
+	}
+	// Output:
+	// user
+	// assistant
+	// toolResult
+	// interrupted: tool call "call-1" has no result; one that says so was put in
+}

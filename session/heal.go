@@ -151,12 +151,15 @@ func (s *Session) bridge(ctx context.Context, st state, w *whole) error {
 	var gaps []int          // places in above that follow a gap, counted from there
 	for w.reach.NeedMessages() && ctx.Err() == nil {
 		next, broken := t.above(at, first, onPath, st.header.ID)
-		if next < 0 {
-			break // nothing is before it: it is a root
+		if broken == "" && next < 0 || broken == entry.RepairParent && at == 0 {
+			break // a root, or the first entry of the file, which does no harm as one
 		}
 		if broken != "" {
 			gaps = append(gaps, len(above))
 			w.repair(broken, first, "")
+		}
+		if next < 0 {
+			break // all that is before it is on the path already: it becomes a root
 		}
 		if first, err = t.entry(next); err != nil {
 			return err

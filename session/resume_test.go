@@ -236,7 +236,10 @@ func TestResumeRepairsWhatProvidersRefuse(t *testing.T) {
 		}, []string{"hi", "yes", "well?"}, "cycle b"},
 		{"a first entry that is its own parent", []string{
 			logLine("a", "a", asks("hi")), logLine("b", "a", says("yes")),
-		}, []string{"hi", "yes"}, ""},
+		}, []string{"hi", "yes"}, "cycle a"},
+		{"a parent that was never written, and all before it is on the way already", []string{
+			logLine("a", "c", asks("hi")), logLine("b", "lost", says("yes")), logLine("c", "b", asks("well?")), logLine("d", "a", says("done")),
+		}, []string{"yes", "well?", "hi", "done"}, "parent b"},
 		{"a parent behind its child", []string{
 			logLine("b", "a", says("yes")), logLine("a", "", asks("hi")), logLine("c", "b", asks("well?")),
 		}, []string{"hi", "yes", "well?"}, ""},
