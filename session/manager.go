@@ -170,6 +170,7 @@ func (m *Manager) Create(ctx context.Context, cwd string, o CreateOptions) (*Ses
 	}
 	s := m.newSession(filepath.Join(dir, name))
 	s.fresh = record.NewHeader(id.String(), cwd, now)
+	s.fresh.Project = m.project(ctx, cwd)
 	s.fresh.Title, s.fresh.TitleSource = CleanTitle(o.Title), o.TitleSource
 	s.fresh.ParentSession = o.Parent
 	s.fresh.AdditionalDirectories = o.AdditionalDirectories

@@ -64,6 +64,11 @@ func (m *Manager) Move(ctx context.Context, path, cwd string, o MoveOptions) (Mo
 	if err := s.movable(); err != nil {
 		return Moved{}, err
 	}
+	resolved, err := catalog.Resolve(cwd)
+	if err != nil {
+		return Moved{}, fmt.Errorf("moving %s: %w", s.Path(), err)
+	}
+	project := m.project(ctx, resolved) // before anybody waits for a lock
 	driver := o.Driver
 	if driver == nil {
 		if driver, err = s.Drive(); err != nil {
@@ -71,7 +76,7 @@ func (m *Manager) Move(ctx context.Context, path, cwd string, o MoveOptions) (Mo
 		}
 		defer driver.Close()
 	}
-	v := &mover{session: s, fs: s.fs, home: m.home, driver: driver, report: s.report}
+	v := &mover{session: s, fs: s.fs, home: m.home, project: project, driver: driver, report: s.report}
 	var moved Moved
 	g := &group{wake: make(chan wake, 1), asIs: true, do: func() (err error) {
 		moved, err = v.move(ctx, cwd)
@@ -122,6 +127,7 @@ type mover struct {
 	session *Session // nil when recovering
 	fs      durable.FS
 	home    string
+	project string // the fingerprint of the new directory
 	j       journal.Journal
 	driver  *Driver        // of the session
 	lease   *durable.Lock  // the driver lease of the new place
@@ -201,6 +207,9 @@ func (v *mover) prepare(ctx context.Context, st state, from, to, cwd string) (do
 	if to != from {
 		header.PreviousSessionFiles = append(slices.DeleteFunc(slices.Clone(header.PreviousSessionFiles),
 			func(p string) bool { return p == from }), from)
+	}
+	if v.project != "" {
+		header.Project = v.project
 	}
 	line, err := header.Rewrite(st.line)
 	if err != nil {

@@ -87,6 +87,18 @@ func otherArtifacts(t *testing.T, _ *session.Manager, _ *session.Session, to str
 	}
 }
 
+// quickDir is a directory in memory, where there is one: which files are synced is
+// counted above the disk.
+func quickDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "agentrun-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 // ageTemporaries makes what a crash has left of journals look older.
 func ageTemporaries(t *testing.T, home string) {
 	t.Helper()
@@ -128,7 +140,12 @@ func TestEveryFaultOfAMoveLeavesTheSessionAtOnePlace(t *testing.T) {
 // an operation n.
 func oneMoveFault(t *testing.T, c moveCase, n int, set func(*faultfs.FS, int)) bool {
 	t.Helper()
-	home, oldCWD, newCWD := filepath.Join(t.TempDir(), "home"), t.TempDir(), t.TempDir()
+	dir := quickDir(t)
+	home, oldCWD, newCWD := filepath.Join(dir, "home"), filepath.Join(dir, "old"), filepath.Join(dir, "new")
+	if err := errors.Join(os.Mkdir(oldCWD, 0o700), os.Mkdir(newCWD, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
 	good := must(session.OpenManager(home, session.Options{Durability: session.Flush}))
 	s := must(good.Create(t.Context(), oldCWD, session.CreateOptions{}))
 	from := s.Path()

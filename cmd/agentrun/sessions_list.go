@@ -18,10 +18,12 @@ import (
 type sessionsList struct {
 	*environment
 	all, trash bool
+	adopt      bool
 }
 
 func (l *sessionsList) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&l.all, "all", false, "the sessions of every directory")
+	f.BoolVar(&l.adopt, "adopt", false, "move the sessions here that are kept for where this project was")
 	f.BoolVar(&l.trash, "trash", false, "the removed sessions of every directory, the one removed last first")
 }
 
@@ -32,9 +34,15 @@ func newSessionsListCommand(env *environment) *cobra.Command {
 		Short: "List the sessions of the working directory",
 		Long: `list prints the sessions of the working directory, the one modified last first.
 
+Sessions of this project that are kept for a directory where it is no longer
+(it was moved, renamed or cloned anew) are listed behind them; --adopt moves
+them here. A project is known by its git remote and first commit, else by its
+directory, which may be renamed on its file system.
+
 With --json it is one object a line: id, path, cwd, title, created, modified,
-size; with --trash: id, path (where it was), cwd, title, removed, trash (where
-it is).`,
+size, and offered, true, for those of another directory. With --adopt it is
+what sessions move prints, a line for each. With --trash: id, path (where it
+was), cwd, title, removed, trash (where it is).`,
 		Args: positional(0, 0, "no arguments; --all lists every directory"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return list.run(cmd.Context()) },
 	}
@@ -52,6 +60,7 @@ type sessionItem struct {
 	Created  *string `json:"created"`
 	Modified *string `json:"modified"`
 	Size     int64   `json:"size"`
+	Offered  bool    `json:"offered,omitempty"` // it is of this project and of another directory
 }
 
 func (l *sessionsList) run(ctx context.Context) error {
@@ -64,7 +73,12 @@ func (l *sessionsList) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if l.trash {
+	switch {
+	case l.adopt && (l.all || l.trash):
+		return usagef("--adopt is about the sessions of this directory: leave --all and --trash out")
+	case l.adopt:
+		return l.adoptAll(ctx, m)
+	case l.trash:
 		return l.listTrash(ctx, m)
 	}
 	cwd := ""
@@ -80,17 +94,25 @@ func (l *sessionsList) run(ctx context.Context) error {
 	for i := range found.Unreadable {
 		l.say("%v", &found.Unreadable[i])
 	}
-	if l.json {
-		for _, s := range found.Sessions {
-			err := printJSON(l.stdout, sessionItem{
-				ID: orNull(s.ID), Path: s.Path, CWD: orNull(s.CWD), Title: orNull(s.Title),
-				Created: timestamp(s.Created), Modified: timestamp(s.Modified), Size: s.Size,
-			})
-			if err != nil {
-				return err
-			}
+	var strays []session.Info
+	if !l.all {
+		if strays, err = m.Stray(ctx, cwd); err != nil {
+			return err
 		}
-		return nil
+	}
+	if l.json {
+		if err := l.printItems(found.Sessions, false); err != nil {
+			return err
+		}
+		return l.printItems(strays, true)
+	}
+	if len(found.Sessions) > 0 {
+		if err := l.print(found.Sessions); err != nil {
+			return err
+		}
+	}
+	if len(strays) > 0 {
+		return l.offer(strays)
 	}
 	if len(found.Sessions) == 0 {
 		hint := "this directory has no sessions: --all lists those of every directory"
@@ -98,9 +120,21 @@ func (l *sessionsList) run(ctx context.Context) error {
 			hint = "there are no sessions: agentrun exec starts one"
 		}
 		l.remark("%s", hint)
-		return nil
 	}
-	return l.print(found.Sessions)
+	return nil
+}
+
+func (l *sessionsList) printItems(sessions []session.Info, offered bool) error {
+	for _, s := range sessions {
+		err := printJSON(l.stdout, sessionItem{
+			ID: orNull(s.ID), Path: s.Path, CWD: orNull(s.CWD), Title: orNull(s.Title),
+			Created: timestamp(s.Created), Modified: timestamp(s.Modified), Size: s.Size, Offered: offered,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *sessionsList) print(sessions []session.Info) error {

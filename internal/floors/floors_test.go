@@ -21,6 +21,7 @@ var floorOf = map[string]int{
 	"internal/lineindex":       1,
 	"internal/notify":          1,
 	"internal/process":         1,
+	"internal/project":         1,
 	"outputsink":               1,
 
 	"artifacts":                2,
@@ -57,6 +58,7 @@ var along = map[arrow]string{
 	{"blobstore/storetest", "blobstore"}:                     "the suite that every Store passes",
 	{"blobstore/localdir", "internal/durable"}:               "only durable renames, locks and syncs",
 	{"internal/durable/faultfs", "internal/durable"}:         "wraps its FS to inject faults",
+	{"internal/project", "internal/durable"}:                 "only durable replaces files",
 	{"outputsink", "internal/lineindex"}:                     "indexes the lines of a spilled stream while it is written",
 	{"session", "artifacts"}:                                 "a fork and a move bring the artifacts along",
 	{"session", "session/entry"}:                             "entries are what a log is made of",

@@ -29,6 +29,7 @@ const (
 // head is what the first lines of a log say.
 type head struct {
 	ID, CWD, Parent string
+	Project         string
 	Title           string
 	Created         time.Time // zero when the header has no timestamp
 	Version         int       // 0 when there is no header yet, or one without a version that is a number
@@ -122,7 +123,7 @@ func readHead(r io.Reader, buf []byte) (hd head, updated string, read []byte, er
 		if err != nil {
 			return head{}, "", nil, errNoHeader
 		}
-		hd = head{ID: header.ID, CWD: header.CWD, Parent: header.ParentSession, Title: printable(header.Title), Version: header.Version}
+		hd = head{ID: header.ID, CWD: header.CWD, Parent: header.ParentSession, Project: header.Project, Title: printable(header.Title), Version: header.Version}
 		if at, ok := record.ParseTime([]byte(header.Timestamp)); ok {
 			hd.Created = at.UTC()
 		}

@@ -23,6 +23,7 @@ type Info struct {
 	Path       string
 	CWD        string // of the header
 	Title      string
+	Project    string    // fingerprint of the project of CWD, "" if it is not known
 	Parent     string    // id or path of the session that this one came from
 	Created    time.Time // of the header, else of the file name, else Modified
 	Modified   time.Time

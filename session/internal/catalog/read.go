@@ -69,7 +69,7 @@ func (c *Catalog) look(f *file, r *result) {
 // info is the head of a log with what the file itself says.
 func (f *file) info(hd head) Info {
 	info := Info{
-		ID: hd.ID, Path: f.path, CWD: hd.CWD, Title: hd.Title, Parent: hd.Parent,
+		ID: hd.ID, Path: f.path, CWD: hd.CWD, Title: hd.Title, Parent: hd.Parent, Project: hd.Project,
 		Created: hd.Created, Modified: time.Unix(0, f.id.ModTime).UTC(),
 		Size: f.id.Size, Version: hd.Version, Compressed: IsCold(f.path),
 	}

@@ -35,6 +35,7 @@ type Header struct {
 	AdditionalDirectories []string // besides CWD, absolute
 	ParentSession         string   // the session this one was forked from: an id or, by some writers, a path
 	PreviousSessionFiles  []string // where the file was before it was moved, oldest first
+	Project               string   // the fingerprint of the project in CWD, see package project; unchecked
 
 	CRC    CRC  // as parsed
 	Padded bool // as parsed: the line has a pad of spaces, so Retitle works on it
@@ -53,7 +54,7 @@ type headerMember struct {
 // The members with a meaning, in the order in which they are written.
 var headerNames = []string{
 	"type", "version", "id", "timestamp", "cwd", "title", "titleSource",
-	"additionalDirectories", "parentSession", "previousSessionFiles",
+	"additionalDirectories", "parentSession", "previousSessionFiles", "project",
 }
 
 // NewHeader returns the header of a new session.
@@ -110,6 +111,8 @@ func ParseHeader(line []byte) (Header, error) {
 			h.ParentSession = string(m.text())
 		case "previousSessionFiles":
 			h.PreviousSessionFiles = stringsOf(m.value)
+		case "project":
+			h.Project = string(m.text())
 		case "pad":
 			if h.Padded = isPad(m.value); h.Padded {
 				h.members = slices.DeleteFunc(h.members, func(m headerMember) bool { return m.name == "pad" })
@@ -227,6 +230,8 @@ func (h *Header) literal(name string) []byte {
 		return text(h.ParentSession)
 	case "previousSessionFiles":
 		return list(h.PreviousSessionFiles)
+	case "project":
+		return text(h.Project)
 	}
 	return nil
 }
