@@ -144,7 +144,7 @@ func (x *examined) scan(ctx context.Context, m *Manager, path string) error {
 	} else if !st.none {
 		x.damage = append(x.damage, preambleDamage(st)...)
 	}
-	t := &Tree{begin: st.end, end: st.end, lines: st.linesBefore(), session: st.header.ID, cited: newOutside()}
+	t := &Tree{begin: st.end, end: st.end, lines: st.linesBefore(), session: st.header.ID, origin: st.origin(), cited: newOutside()}
 	if !st.none {
 		if err := t.extend(ctx, st.src, st.src.size); err != nil {
 			return err

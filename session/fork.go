@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -103,6 +104,7 @@ func (s *Session) fork(ctx context.Context, o ForkOptions) (Forked, error) {
 	if forked.Artifacts, err = s.cloneArtifacts(ctx, child, o); err != nil {
 		return Forked{}, err
 	}
+	child.registerFork(ctx, cut)
 	header := child.fresh.AppendLine(nil)
 	if err := child.publish(func(w io.Writer) error { return cut.write(ctx, w, header) }); err != nil {
 		child.discardArtifacts()
@@ -174,34 +176,63 @@ func (s *Session) nested() bool {
 	return false
 }
 
-// maxMoves is how often the artifacts are looked for again when the session was moved
+// maxMoves is how often the artifacts are looked for again when the session is moved
 // meanwhile.
-const maxMoves = 3
+const maxMoves = 16
 
 // cloneArtifacts brings along what lies beside the log.
 func (s *Session) cloneArtifacts(ctx context.Context, child *Session, o ForkOptions) (artifacts.Cloned, error) {
+	if s.ArtifactsDir() == "" {
+		return artifacts.Cloned{}, nil
+	}
 	to := child.ArtifactsDir()
+	if err := s.manager.makeDir(filepath.Dir(to)); err != nil {
+		return artifacts.Cloned{}, err
+	}
 	for try := 0; ; try++ {
-		from := s.ArtifactsDir()
-		if from == "" {
-			return artifacts.Cloned{}, nil
-		}
-		if err := s.manager.makeDir(filepath.Dir(to)); err != nil {
+		from, _, err := s.LocateArtifacts(ctx, true)
+		if err != nil {
 			return artifacts.Cloned{}, err
 		}
 		cloned, err := artifacts.Clone(ctx, from, to, artifacts.CloneOptions{
 			Sync: s.durability == Sync, Now: s.now, FS: s.fs, Progress: o.Progress,
 		})
-		if err != nil {
-			return artifacts.Cloned{}, err
+		now, settled, lerr := s.LocateArtifacts(ctx, false)
+		if lerr == nil && settled && now == from {
+			return cloned, err
 		}
-		_, err = s.snapshot(ctx)
-		if err == nil && from == s.ArtifactsDir() {
-			return cloned, nil
+		// Files may have gone away while they were listed.
+		if err == nil {
+			child.discardArtifacts()
 		}
-		child.discardArtifacts()
-		if err != nil || try == maxMoves {
-			return artifacts.Cloned{}, errors.Join(errors.New("it was moved meanwhile, try again"), err)
+		if lerr != nil || ctx.Err() != nil || try == maxMoves {
+			return artifacts.Cloned{}, errors.Join(errors.New("it was moved meanwhile, try again"), lerr, ctx.Err())
 		}
 	}
+}
+
+// registerFork makes a fork that lies outside of the home known to it before it is there:
+// the collector reads there which blobs it names.
+func (s *Session) registerFork(ctx context.Context, cut *cut) {
+	if s.manager.holds(s.Path()) {
+		return
+	}
+	if err := s.prepareHome(); err != nil {
+		s.report(Event{Kind: EventRegistry, Path: s.Path(), Err: err})
+		return
+	}
+	line := registryLine{Session: s.Path(), Since: s.now().UTC().Format(time.RFC3339), Size: max(cut.size(), 1)}
+	if err := s.manager.appendRegistry(ctx, line); err != nil {
+		s.report(Event{Kind: EventRegistry, Path: s.Path(), Err: err})
+	}
+}
+
+// origin is the id of the session that this one was forked from, "" when it was not or
+// its header names a path that does not tell.
+func (st *state) origin() string {
+	parent := st.header.ParentSession
+	if _, id, ok := catalog.ParseFileName(filepath.Base(parent)); ok {
+		return id
+	}
+	return parent
 }

@@ -288,6 +288,76 @@ func TestAForkOfASubagentsSessionIsASessionOfItsDirectory(t *testing.T) {
 	sameIDs(t, "entries", ids(t, fork), "a")
 }
 
+func TestARootUnderTheSessionItselfIsNoOrphanInAFork(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path := writeLog(t, m, "2026-11-20T20-17-07-977Z_s1.jsonl", foreignHeader, say("a", "s1")+"\n", say("b", "a")+"\n")
+	for _, o := range []session.ForkOptions{{}, {PathOnly: true}, {At: "a"}} {
+		fork, _ := forkOf(t, m, path, o)
+		noDamage(t, fork)
+	}
+}
+
+func TestAForkOutsideOfTheHomeIsKnownToIt(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path := filepath.Join(t.TempDir(), "s.jsonl")
+	if err := os.WriteFile(path, []byte(foreignHeader+say("a", "null")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, forked := forkOf(t, m, path, session.ForkOptions{})
+	all := must(m.Registry())
+	if len(all) != 1 || all[0].Path != forked.Path || all[0].Whole {
+		t.Errorf("the registry has %+v", all)
+	}
+}
+
+func TestForksOfASessionThatIsMovedHaveItsArtifacts(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path, entries := withArtifacts(t, m)
+	dirs := []string{t.TempDir(), t.TempDir()}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			s := must(m.Find(t.Context(), strings.TrimSuffix(filepath.Base(path), ".jsonl")))
+			if _, err := m.Move(t.Context(), s.Path, dirs[i%2], session.MoveOptions{}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	forks := 0
+	for try := 0; forks < 20 && try < 1000; try++ {
+		at, err := m.Find(t.Context(), strings.TrimSuffix(filepath.Base(path), ".jsonl"))
+		if err != nil {
+			continue // between two places
+		}
+		forked, err := m.Fork(t.Context(), at.Path, session.ForkOptions{})
+		if err != nil {
+			continue // it says that the session was moved; nothing is there
+		}
+		forks++
+		fork := reopen(t, m, forked.Path)
+		sameIDs(t, "entries", ids(t, fork), entries...)
+		for i := range int64(3) {
+			if got := artifactText(t, fork, i); got != fmt.Sprintf("artifact %d\n", i) {
+				t.Errorf("artifact %d holds %q", i, got)
+			}
+		}
+		fork.Close()
+	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%d forks", forks)
+	if forks == 0 {
+		t.Error("there was no fork at all")
+	}
+}
+
 // shared is a file system whose files can be cloned; see reflinking in package
 // artifacts.
 type shared struct{ durable.FS }

@@ -36,7 +36,7 @@ func (s *Session) Tree(ctx context.Context) (*Tree, error) {
 	if cached != nil && cached.end == st.src.size {
 		return cached, nil
 	}
-	t := &Tree{begin: st.end, end: st.end, lines: st.linesBefore(), session: st.header.ID}
+	t := &Tree{begin: st.end, end: st.end, lines: st.linesBefore(), session: st.header.ID, origin: st.origin()}
 	if cached != nil && cached.closed && cached.end <= st.lastAt {
 		t = cached.clone()
 	}

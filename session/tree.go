@@ -19,8 +19,8 @@ type Tree struct {
 	end    int64
 	closed bool // the last line had its newline, so the tree can be extended
 	// session is the id of the session: some programs make it the parent of the
-	// first entry.
-	session string
+	// first entry. origin is that of the session it was forked from, "" for none.
+	session, origin string
 	// orphans are the entries whose parent was not found before them, with the
 	// id they ask for.
 	orphans []orphan
@@ -100,7 +100,7 @@ func (t *Tree) merge(s *segment) error {
 		}
 		parent := s.parent[i].in(s.arena)
 		at := int32(len(t.nodes.list))
-		if len(parent) > 0 && string(parent) != t.session {
+		if len(parent) > 0 && string(parent) != t.session && string(parent) != t.origin {
 			// Most entries follow their parent.
 			if at > 0 && string(t.nodes.id(at-1)) == string(parent) {
 				x.parent = at - 1
