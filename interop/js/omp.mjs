@@ -1,4 +1,5 @@
 // oh-my-pi 18, run with bun.
+import { ArtifactManager } from "@oh-my-pi/pi-coding-agent/session/artifacts";
 import { SessionManager } from "@oh-my-pi/pi-coding-agent/session/session-manager";
 import { run, view } from "./steps.mjs";
 
@@ -34,6 +35,9 @@ await run({
 	async rewrite() {
 		await manager.rewriteEntries();
 		return now();
+	},
+	async spill({ dir, text }) {
+		return await new ArtifactManager(dir).save(text, "bash");
 	},
 	async close() {
 		const last = now();

@@ -9,6 +9,7 @@
 //   {do: "branch", id}        moves the leaf
 //   {do: "rename", title}
 //   {do: "rewrite"}           the whole file, where the program can be asked to
+//   {do: "spill", dir, text}  an artifact in that directory: its id, where the program has any
 //   {do: "close"}             all is on disk
 //   {do: "list", cwd, dir}    the program's own list of sessions
 //   {do: "recent", cwd, dir}  the session it would continue there
