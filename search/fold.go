@@ -2,6 +2,8 @@ package search
 
 import (
 	"bytes"
+	"math/bits"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 
@@ -11,8 +13,11 @@ import (
 // Sizes of tokens. They are part of the index's format: see formatVersion.
 const (
 	maxToken = 24 // bytes of a run that its token keeps
-	longRun  = 64 // bytes from which on a run is data (a hash, base64) and has no parts
+	longRun  = 64 // bytes beyond which a run is data (a hash, base64) and has no parts
 	shortRun = 2  // characters up to which a word is found whole only, not as a beginning
+	// maxChanges is how often letters and digits may change in a run for numbers to
+	// be parts of it.
+	maxChanges = 2
 )
 
 // folded is a text as it is compared: in Unicode's compatibility form (NFKC), case
@@ -27,6 +32,9 @@ type folded struct {
 	begins []uint64 // a bit for each byte of text
 	runs   []run
 	plain  bool // the text was ASCII
+
+	classes []class // for foldUnicode
+	places  []int32
 }
 
 // run is a stretch of letters and digits, or one of CJK characters.
@@ -120,17 +128,34 @@ func foldRune(r rune) rune {
 // fold analyses src. cut says that src begins in the middle of a line. The slices
 // of f are used again.
 func (f *folded) fold(src []byte, cut bool) {
-	f.text, f.runs = f.text[:0], f.runs[:0]
-	f.plain = isASCII(src)
-	if !f.plain {
-		f.foldUnicode(src, cut)
-		return
+	f.text, f.runs = slices.Grow(f.text[:0], len(src)), f.runs[:0]
+	f.plain, f.begins = true, f.begins[:0]
+	// Lines that are all ASCII are most, and folded in a fraction of the time.
+	for len(src) > 0 {
+		n := asciiLen(src)
+		if n < len(src) {
+			n = bytes.LastIndexByte(src[:n], '\n') + 1
+		}
+		if n > 0 {
+			f.foldASCII(src[:n], cut && len(f.text) == 0)
+			src = src[n:]
+			continue
+		}
+		f.plain = false
+		if n = bytes.IndexByte(src, '\n') + 1; n == 0 {
+			n = len(src)
+		}
+		f.foldUnicode(src[:n], cut && len(f.text) == 0)
+		src = src[n:]
 	}
-	if cap(f.text) < len(src) {
-		f.text = make([]byte, 0, len(src)+len(src)/4)
-	}
-	text := f.text[:len(src)]
-	f.resetBegins(len(src))
+}
+
+// foldASCII appends the folded form of lines.
+func (f *folded) foldASCII(src []byte, cut bool) {
+	base := len(f.text)
+	f.text = slices.Grow(f.text, len(src))[:base+len(src)]
+	text := f.text[base:]
+	f.reserve(len(f.text))
 	for i := 0; i < len(src); {
 		if asciiClass[src[i]] == separator {
 			text[i] = src[i]
@@ -142,37 +167,36 @@ func (f *folded) fold(src []byte, cut bool) {
 			text[i] = asciiFold[src[i]]
 			i++
 		}
-		f.addRun(run{from: int32(from), to: int32(i), cut: cut && from == 0})
+		f.addRun(run{from: int32(base + from), to: int32(base + i), cut: cut && from == 0})
 		if i-from <= longRun {
-			f.markParts(src, from, i)
+			for parts := asciiParts(src[from:i]); parts != 0; parts &= parts - 1 {
+				f.mark(base + from + bits.TrailingZeros64(parts))
+			}
 		}
 	}
-	f.text = text
 }
 
-func isASCII(b []byte) bool {
-	for len(b) >= 8 {
-		if (uint64(b[0])|uint64(b[1])|uint64(b[2])|uint64(b[3])|uint64(b[4])|uint64(b[5])|uint64(b[6])|uint64(b[7]))&0x80 != 0 {
-			return false
-		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c >= utf8.RuneSelf {
-			return false
+// asciiLen is how many bytes b has before the first one outside of ASCII.
+func asciiLen(b []byte) int {
+	n := 0
+	for ; len(b)-n >= 8; n += 8 {
+		if high := le64(b[n:]) & 0x8080808080808080; high != 0 {
+			return n + bits.TrailingZeros64(high)/8
 		}
 	}
-	return true
+	for n < len(b) && b[n] < utf8.RuneSelf {
+		n++
+	}
+	return n
 }
 
-func (f *folded) resetBegins(n int) {
-	words := (n + 63) / 64
-	if cap(f.begins) < words {
-		f.begins = make([]uint64, words, words+words/4)
-		return
-	}
-	f.begins = f.begins[:words]
-	clear(f.begins)
+func isASCII(b []byte) bool { return asciiLen(b) == len(b) }
+
+// reserve makes room for the bits of n bytes of text.
+func (f *folded) reserve(n int) {
+	old, words := len(f.begins), (n+63)/64
+	f.begins = slices.Grow(f.begins, max(words-old, 0))[:max(words, old)]
+	clear(f.begins[old:])
 }
 
 func (f *folded) mark(i int)       { f.begins[i>>6] |= 1 << (i & 63) }
@@ -196,44 +220,47 @@ func (f *folded) separates(i int) bool {
 	return classOf(r) == separator
 }
 
-// markParts marks where the parts of an ASCII run begin.
-func (f *folded) markParts(src []byte, from, to int) {
+// asciiParts has a bit for each place in a run, behind its first character, where a
+// part of it begins. The run has at most longRun bytes.
+func asciiParts(run []byte) uint64 {
+	var parts, numbers uint64
 	changes := 0 // between letters and digits: an identifier has few, a hash many
-	prev := asciiClass[src[from]]
-	for i := from + 1; i < to; i++ {
-		c := asciiClass[src[i]]
-		if c != prev {
-			if (c == digit) != (prev == digit) {
-				changes++
+	prev := asciiClass[run[0]]
+	for i := 1; i < len(run); i++ {
+		c := asciiClass[run[i]]
+		if c == prev {
+			continue
+		}
+		switch {
+		case c == digit || prev == digit:
+			changes++
+			numbers |= 1 << i
+			if c == upper {
+				parts |= 1 << i
 			}
-			if c == upper && prev != upper {
-				f.mark(i)
-			}
-			if c == lower && prev == upper && i-1 > from {
-				f.mark(i - 1) // the S of HTTPServer
-			}
+		case c == upper:
+			parts |= 1 << i
+		case i > 1:
+			parts |= 1 << (i - 1) // the S of HTTPServer
 		}
 		prev = c
 	}
-	if changes == 0 || changes > 2 {
-		return
+	if changes <= maxChanges {
+		parts |= numbers
 	}
-	for i := from + 1; i < to; i++ {
-		if (asciiClass[src[i]] == digit) != (asciiClass[src[i-1]] == digit) {
-			f.mark(i)
-		}
-	}
+	return parts
 }
 
-// foldUnicode is fold for text that is not all ASCII.
+// foldUnicode appends the folded form of lines that are not all ASCII.
 func (f *folded) foldUnicode(src []byte, cut bool) {
+	base := len(f.text)
 	if !norm.NFKC.IsNormal(src) {
-		src = norm.NFKC.Bytes(src)
+		src = norm.NFKC.Bytes(src) // up to eleven times as long
 	}
-	f.resetBegins(2*len(src) + utf8.UTFMax) // no character's other case is more than twice as long
+	f.reserve(base + 2*len(src)) // no character's other case is more than twice as long
 	var (
-		classes []class // of the characters of the run
-		places  []int32 // where they are in text
+		classes = f.classes[:0] // of the characters of the run
+		places  = f.places[:0]  // where they are in text
 		from    = -1
 		kind    class
 	)
@@ -241,7 +268,7 @@ func (f *folded) foldUnicode(src []byte, cut bool) {
 		if from < 0 {
 			return
 		}
-		r := run{from: int32(from), to: int32(len(f.text)), cjk: kind == cjk, cut: cut && from == 0}
+		r := run{from: int32(from), to: int32(len(f.text)), cjk: kind == cjk, cut: cut && from == base}
 		f.addRun(r)
 		switch {
 		case r.cjk:
@@ -279,9 +306,10 @@ func (f *folded) foldUnicode(src []byte, cut bool) {
 		src = src[size:]
 	}
 	flush()
+	f.classes, f.places = classes[:0], places[:0]
 }
 
-// markPlaces is markParts for characters of any length.
+// markPlaces is asciiParts for characters of any length.
 func (f *folded) markPlaces(classes []class, places []int32) {
 	changes := 0
 	for i := 1; i < len(classes); i++ {
@@ -296,7 +324,7 @@ func (f *folded) markPlaces(classes []class, places []int32) {
 			f.mark(int(places[i-1]))
 		}
 	}
-	if changes == 0 || changes > 2 {
+	if changes > maxChanges {
 		return
 	}
 	for i := 1; i < len(classes); i++ {

@@ -77,7 +77,15 @@ func (x *Searcher) openIndex(ctx context.Context) (*index, error) {
 		// In a home that cannot be written to.
 		ix, err = openDatabase(ctx, name, "immutable=1&mode=ro&")
 	}
-	return ix, err
+	if err != nil {
+		return nil, err
+	}
+	// What was opened may have been replaced before its log was: then they are not of
+	// each other.
+	if now, err := x.fs.Identify(name); err != nil || !now.SameFile(id) {
+		return nil, errors.Join(&errNoIndex{"the index is being made anew"}, ix.close())
+	}
+	return ix, nil
 }
 
 // openDatabase opens a database and sees that it is an index of this version.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -17,7 +18,7 @@ type literal struct {
 	anchored bool   // it begins with a letter or digit: only where a word may begin
 	short    bool   // it ends with a run too short to be the beginning of another one
 	needs    []need // what the index has where the literal is
-	raw      []byte // the longest stretch of ASCII letters and digits in it
+	raw      []byte // the longest stretch of letters in it that have one form, in lower case
 }
 
 // need is a token that an indexed text must have.
@@ -28,6 +29,9 @@ type need struct {
 
 // newLiteral prepares one word. White space around it does not count.
 func newLiteral(word string) (literal, error) {
+	if !utf8.ValidString(word) {
+		return literal{}, fmt.Errorf("%.40q is not UTF-8: give words as text", word)
+	}
 	var f folded
 	f.fold([]byte(strings.TrimSpace(word)), false)
 	l := literal{text: bytes.Clone(f.text)}
@@ -71,7 +75,7 @@ func newLiteral(word string) (literal, error) {
 			}
 		})
 	}
-	l.raw = longestASCII(l.text)
+	l.raw = longestRaw(l.text)
 	return l, nil
 }
 
@@ -79,18 +83,26 @@ func (l *literal) need(token []byte, prefix bool) {
 	l.needs = append(l.needs, need{string(token), prefix})
 }
 
-// longestASCII is the longest stretch of ASCII letters and digits.
-func longestASCII(b []byte) []byte {
+// longestRaw is the longest stretch of ASCII letters and digits, and of characters
+// that have no case.
+func longestRaw(b []byte) []byte {
 	var best []byte
-	for len(b) > 0 {
-		n := 0
-		for n < len(b) && b[n] < utf8.RuneSelf && asciiClass[b[n]] != separator {
-			n++
+	for at := 0; at < len(b); {
+		from := at
+		for at < len(b) {
+			r, size := utf8.DecodeRune(b[at:])
+			if classOf(r) == separator || r >= utf8.RuneSelf && (unicode.ToUpper(r) != r || unicode.ToLower(r) != r || unicode.IsMark(r)) {
+				break
+			}
+			at += size
 		}
-		if n > len(best) {
-			best = b[:n]
+		if at-from > len(best) {
+			best = b[from:at]
 		}
-		b = b[max(n, 1):]
+		if at == from {
+			_, size := utf8.DecodeRune(b[at:])
+			at += size
+		}
 	}
 	return best
 }

@@ -56,22 +56,22 @@ type scratch struct {
 	folded folded
 	plain  []byte
 	lower  []byte
+	exact  bool
+	line   folded
 	entry  []byte
 	set    tokenSet
 	lines  [][]int
 	starts []int // of the lines of the text that spans looked at
 }
 
-// escapes are the sequence of a terminal and a character of JSON in digits.
-var escapes = [][]byte{{0x1b}, []byte(`\u`)}
-
 // may reports whether b, which is text or JSON as it stands in a file, can hold
-// every word. It is right to say yes.
-func (m *matcher) may(b []byte, s *scratch) bool {
-	for _, escape := range escapes {
-		if bytes.Contains(b, escape) {
-			return true // a word may be interrupted by it, or written with it
-		}
+// every word. It is right to say yes. s.lower is then b with ASCII letters in lower
+// case, and s.exact says whether the raw part of each word stands in it wherever the
+// word is in b.
+func (m *matcher) may(b []byte, json bool, s *scratch) bool {
+	s.exact = false
+	if bytes.IndexByte(b, 0x1b) >= 0 || json && bytes.Contains(b, unicodeEscape) {
+		return true // a word may be interrupted, or written in digits
 	}
 	for i := range m.patterns {
 		if !bytes.Contains(b, m.patterns[i].raw) {
@@ -81,17 +81,49 @@ func (m *matcher) may(b []byte, s *scratch) bool {
 	if len(m.literals) == 0 {
 		return true
 	}
-	// A character outside of ASCII can become one inside it (fullwidth letters).
-	if !isASCII(b) && !norm.NFKC.IsNormal(b) {
+	if becomesLetters(b) {
 		return true
 	}
+	s.exact = true
 	s.lower = appendLower(s.lower[:0], b)
 	for i := range m.literals {
-		if l := &m.literals[i]; len(l.raw) > 0 && !bytes.Contains(s.lower, l.raw) {
+		if !bytes.Contains(s.lower, m.literals[i].raw) {
 			return false
 		}
 	}
 	return true
+}
+
+// unicodeEscape begins a character of JSON in digits.
+var unicodeEscape = []byte(`\u`)
+
+// becomesLetters reports whether in NFKC b has letters or digits that it does not
+// have: fullwidth forms, ligatures, marks that join the character before.
+// Punctuation, such as the fullwidth comma of every Chinese text, does not count.
+func becomesLetters(b []byte) bool {
+	for {
+		n := asciiLen(b)
+		if n == len(b) {
+			return false
+		}
+		b = b[max(n-1, 0):] // a mark joins what is before it
+		if n = norm.NFKC.QuickSpan(b); n == len(b) {
+			return false
+		}
+		b = b[n:]
+		if n = norm.NFKC.NextBoundary(b, true); n <= 0 {
+			n = 1
+		}
+		part := b[:n]
+		for form := norm.NFKC.Bytes(part); len(form) > 0; {
+			r, size := utf8.DecodeRune(form)
+			if classOf(r) != separator && !bytes.Contains(part, form[:size]) {
+				return true
+			}
+			form = form[size:]
+		}
+		b = b[n:]
+	}
 }
 
 // appendLower appends b with ASCII letters in lower case, eight at a time.
@@ -165,15 +197,22 @@ func (m *matcher) spans(text []byte, cut bool, skip int, s *scratch) []span {
 		}
 		n++
 	}
-	if len(m.literals) > 0 {
-		s.folded.fold(text, cut)
-		for i := range m.literals {
-			found[n] = s.folded.lines(&m.literals[i], found[n][:0])
-			if len(found[n]) == 0 {
-				return nil
+	all := false // the whole text is folded
+	for i := range m.literals {
+		l := &m.literals[i]
+		if s.exact && len(l.raw) > 0 {
+			found[n] = s.linesAround(text, l, cut, found[n][:0])
+		} else {
+			if !all {
+				s.folded.fold(text, cut)
+				all = true
 			}
-			n++
+			found[n] = s.folded.lines(l, found[n][:0])
 		}
+		if len(found[n]) == 0 {
+			return nil
+		}
+		n++
 	}
 	s.starts = appendLineStarts(s.starts[:0], text)
 	starts := s.starts
@@ -207,6 +246,34 @@ func (m *matcher) spans(text []byte, cut bool, skip int, s *scratch) []span {
 				out = append(out, span{first, line})
 			}
 		}
+	}
+}
+
+// linesAround is lines for a text whose s.lower was made: only lines with the raw
+// part of the literal are folded.
+func (s *scratch) linesAround(text []byte, l *literal, cut bool, dst []int) []int {
+	line, at := 0, 0
+	for {
+		i := bytes.Index(s.lower[at:], l.raw)
+		if i < 0 {
+			return dst
+		}
+		line += bytes.Count(text[at:at+i], newline)
+		i += at
+		from := bytes.LastIndexByte(text[:i], '\n') + 1
+		end := len(text)
+		if n := bytes.IndexByte(text[i:], '\n'); n >= 0 {
+			end = i + n
+		}
+		s.line.fold(text[from:end], cut && from == 0)
+		if s.line.index(l, 0) >= 0 {
+			dst = append(dst, line)
+		}
+		if end == len(text) {
+			return dst
+		}
+		at = end + 1
+		line++
 	}
 }
 
@@ -253,21 +320,23 @@ type Snippet struct {
 
 // snippet shows the text around its first match.
 func (m *matcher) snippet(text []byte) Snippet {
-	marks := m.marks(text)
-	from := 0
-	if len(marks) > 0 {
-		from = marks[0][0]
-		if n := bytes.LastIndexByte(text[:from], '\n'); n >= from-snippetSize/2 {
-			from = n + 1
-		} else if from > snippetSize/4 {
-			from -= snippetSize / 4
-		} else {
-			from = 0
-		}
+	first := m.first(text)
+	from := max(first-snippetSize/4, 0)
+	if n := bytes.LastIndexByte(text[max(first-snippetSize/2, 0):first], '\n'); n >= 0 {
+		from = max(first-snippetSize/2, 0) + n + 1
+	} else if first <= snippetSize/2 {
+		from = 0
 	}
 	to := min(from+snippetSize, len(text))
-	if len(marks) > 0 {
-		to = min(max(to, marks[0][1]), len(text))
+	// Words are looked for in a little more, so that one at an end is seen whole.
+	ahead := max(from-snippetSize/4, 0)
+	marks := m.marks(text[ahead:min(to+maxWord, len(text))])
+	for i := range marks {
+		marks[i][0] += ahead
+		marks[i][1] += ahead
+		if marks[i][0] <= first && first < marks[i][1] {
+			to = min(max(to, marks[i][1]), len(text))
+		}
 	}
 	for from > 0 && !utf8.RuneStart(text[from]) {
 		from--
@@ -325,33 +394,49 @@ func (m *matcher) snippet(text []byte) Snippet {
 	return out
 }
 
+// first is where in the text the first word is, or about there.
+func (m *matcher) first(text []byte) int {
+	at := len(text)
+	for _, p := range m.patterns {
+		if i := p.re.FindIndex(text); i != nil {
+			at = min(at, i[0])
+		}
+	}
+	if len(m.literals) > 0 {
+		var f folded
+		f.fold(text, false)
+		found := len(f.text)
+		for i := range m.literals {
+			if n := f.index(&m.literals[i], 0); n >= 0 {
+				found = min(found, n)
+			}
+		}
+		if found < len(f.text) {
+			at = min(at, unfold(text, found))
+		}
+	}
+	if at == len(text) {
+		return 0
+	}
+	return at
+}
+
 // marks are the places of the words in text, ascending. Where the text is not in
-// the form in which it is compared, they may be few.
+// the form in which it is compared, they may be a little off.
 func (m *matcher) marks(text []byte) [][2]int {
-	const most = 64
 	var all [][2]int
 	for _, p := range m.patterns {
-		for _, at := range p.re.FindAllIndex(text, most) {
+		for _, at := range p.re.FindAllIndex(text, snippetSize) {
 			all = append(all, [2]int{at[0], at[1]})
 		}
 	}
 	if len(m.literals) > 0 {
 		var f folded
 		f.fold(text, false)
-		back := func(i int) int { return i }
-		if len(f.text) != len(text) {
-			// A character's other case, or its other form, is longer.
-			back = func(i int) int { return unfold(text, len(f.text), i) }
-		}
 		for i := range m.literals {
 			l := &m.literals[i]
-			for at, n := 0, 0; n < most; n++ {
-				at = f.index(l, at)
-				if at < 0 {
-					break
-				}
-				all = append(all, [2]int{back(at), back(at + len(l.text))})
-				at += len(l.text)
+			for at := f.index(l, 0); at >= 0; at = f.index(l, at+len(l.text)) {
+				all = append(all, [2]int{unfold(text, at), unfold(text, at+len(l.text))})
 			}
 		}
 	}
@@ -368,14 +453,16 @@ func (m *matcher) marks(text []byte) [][2]int {
 }
 
 // unfold returns about where in text the byte i of its folded form comes from.
-func unfold(text []byte, folded, i int) int {
+func unfold(text []byte, i int) int {
 	at, got := 0, 0
 	for at < len(text) && got < i {
-		// To the next place where folding can be taken up again.
-		n := norm.NFKC.NextBoundary(text[at:], true)
-		if n <= 0 {
-			n = 1
+		if n := asciiLen(text[at:]); n > 1 { // the last one may be joined by a mark
+			n = min(n-1, i-got)
+			at, got = at+n, got+n
+			continue
 		}
+		// To the next place where folding can be taken up again.
+		n := max(norm.NFKC.NextBoundary(text[at:], true), 1)
 		form := norm.NFKC.Bytes(text[at : at+n])
 		for len(form) > 0 {
 			r, size := utf8.DecodeRune(form)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -28,8 +29,13 @@ func newPattern(expr string) (pattern, error) {
 	}
 	for _, lit := range required(tree.Simplify()) {
 		p.needs = append(p.needs, lit.needs()...)
-		if raw := longestASCII([]byte(lit.text)); len(raw) > len(p.raw) && !lit.fold {
-			p.raw = raw
+		if lit.fold {
+			continue
+		}
+		for run := range strings.FieldsFuncSeq(lit.text, func(r rune) bool { return r >= utf8.RuneSelf || asciiClass[r] == separator }) {
+			if len(run) > len(p.raw) {
+				p.raw = []byte(run)
+			}
 		}
 	}
 	return p, nil

@@ -321,7 +321,7 @@ func (p *plan) searchLines(ctx context.Context, t *text, a *answer, s *scratch) 
 			return problem(a.path, err)
 		}
 		a.lines = x.next.line - a.from.line
-		if !p.m.may(x.text, s) {
+		if !p.m.may(x.text, false, s) {
 			continue
 		}
 		text := s.plainText(x.text)
@@ -351,7 +351,7 @@ func (p *plan) searchEntries(ctx context.Context, t *text, a *answer, s *scratch
 	err := t.log.Lines(ctx, a.from.off, a.end, func(line []byte, at int64) bool {
 		n := number
 		number++
-		if !p.m.may(line, s) && !bytes.Contains(line, externalized) {
+		if !p.m.may(line, true, s) && !bytes.Contains(line, externalized) {
 			return true
 		}
 		for _, e := range session.LineEntries(line, at, int(n)) {
