@@ -60,11 +60,15 @@ func (c *collector) blobPaths(stores []*localdir.Store) (map[blobRef]string, err
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
+			beside := []fs.DirEntry{}
 			for _, e := range entries {
 				if ref, err := blobref.ParseHex(e.Name()); err == nil {
 					paths[ref] = dir + "/" + e.Name()
+				} else if e.Name()[0] == '.' {
+					beside = append(beside, e)
 				}
 			}
+			c.besideBlobs[dir] = beside
 		}
 	}
 	return paths, nil

@@ -31,7 +31,7 @@ func (c *collector) removeDebris(ctx context.Context, stores []*localdir.Store) 
 	d.temporaries(c.home, nil)
 	d.temporaries(catalog.TrashDir(c.home), nil)
 	for _, s := range stores {
-		d.temporaries(s.Dir(), nil)
+		d.temporaries(s.Dir(), c.besideBlobs[s.Dir()])
 		n, bytes, err := s.StaleLeases(ctx, c.now.Add(-DebrisAge), c.Apply)
 		c.report.Temporaries.add(n, bytes)
 		d.failed = errors.Join(d.failed, err)

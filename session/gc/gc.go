@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/agentrun/agentrun/blobstore/localdir"
@@ -101,10 +103,14 @@ type collector struct {
 	foreign   bool // another program has sessions in the home
 	trash     *session.TrashListing
 	expired   []session.Trashed
-	isGoing   map[string]bool    // the directories of expired, resolved
+	halfGone  []string           // directories of the trash that a killed process was deleting
+	isGoing   map[string]bool    // the directories of expired and halfGone, resolved
 	elsewhere map[string]outside // by path, as of the last look
 	lost      map[string]bool    // of elsewhere: not there, and nothing is lost with it
 	grace     time.Time          // blobs that are younger stay
+	// besideBlobs are what has a dot before its name in directories of blobs, as of the
+	// last look: they are too large to be listed once more for that.
+	besideBlobs map[string][]fs.DirEntry
 }
 
 func newCollector(m *session.Manager, o Options) *collector {
@@ -123,7 +129,7 @@ func newCollector(m *session.Manager, o Options) *collector {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	c := &collector{Options: o, m: m, home: resolved(m.Home()), now: o.Now(), report: &Report{}, elsewhere: map[string]outside{}, lost: map[string]bool{}, isGoing: map[string]bool{}}
+	c := &collector{Options: o, m: m, home: resolved(m.Home()), now: o.Now(), report: &Report{}, elsewhere: map[string]outside{}, lost: map[string]bool{}, isGoing: map[string]bool{}, besideBlobs: map[string][]fs.DirEntry{}}
 	c.marks = newMarks(c.FS, o.Now)
 	return c
 }
@@ -153,6 +159,16 @@ func (c *collector) run(ctx context.Context) error {
 		if c.now.Sub(t.Removed) > c.TrashAge {
 			c.expired = append(c.expired, t)
 			c.isGoing[filepath.Join(trash, filepath.Base(t.Dir))] = true
+		}
+	}
+	entries, err := c.readDir(trash)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), tempPrefix) {
+			c.halfGone = append(c.halfGone, filepath.Join(trash, e.Name()))
+			c.isGoing[filepath.Join(trash, e.Name())] = true
 		}
 	}
 	if err := c.forget(ctx); err != nil {
@@ -259,6 +275,16 @@ func (c *collector) emptyTrash(ctx context.Context) error {
 		if err := remove(t.Dir, 1); err != nil {
 			return err
 		}
+	}
+	for _, dir := range c.halfGone {
+		bytes, err := c.bytesOf(dir)
+		if err == nil && c.Apply {
+			err = durable.RemoveAll(c.FS, dir)
+		}
+		if err != nil {
+			return err
+		}
+		c.report.Trash.add(0, bytes)
 	}
 	for _, dir := range c.trash.Remains {
 		if at, err := c.newest(dir); err == nil && c.now.Sub(at) > DebrisAge {

@@ -246,6 +246,9 @@ func (c *collector) markVanished() {
 
 // remember tells the registry what was read of the sessions elsewhere.
 func (c *collector) remember(ctx context.Context) error {
+	if _, err := c.m.Registry(); err != nil {
+		return nil // that was said
+	}
 	return c.m.UpdateRegistry(ctx, func(all []session.Registered) []session.Registered {
 		kept := all[:0]
 		for _, r := range all {

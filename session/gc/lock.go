@@ -115,13 +115,9 @@ func (c *collector) lockOut() (release func(), err error) {
 	}
 	name := filepath.Join(c.home, ompLockName)
 	for range 2 {
-		f, err := durable.CreateExclusive(c.FS, name)
+		// It appears with its pid in it: one without counts for minutes after a kill.
+		err := c.publishLock(name)
 		if err == nil {
-			_, err = fmt.Fprintf(f, "%d\n%s\n", process.Self().PID, c.now.UTC().Format("2006-01-02T15:04:05.000Z"))
-			err = errors.Join(err, f.Close())
-			if err != nil {
-				return nil, errors.Join(err, c.FS.Remove(name))
-			}
 			return func() { _ = c.FS.Remove(name) }, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
@@ -132,6 +128,22 @@ func (c *collector) lockOut() (release func(), err error) {
 		}
 	}
 	return nil, &LockedError{Home: c.home, By: "oh-my-pi"}
+}
+
+func (c *collector) publishLock(name string) error {
+	f, err := durable.CreateTemp(c.FS, c.home, ompLockName)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%d\n%s\n", process.Self().PID, c.now.UTC().Format("2006-01-02T15:04:05.000Z"))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = c.FS.RenameNoReplace(f.Name(), name)
+	}
+	if err != nil {
+		_ = c.FS.Remove(f.Name()) // only space, and a collector's
+	}
+	return err
 }
 
 // breakLock removes oh-my-pi's lock when the process that made it is gone.
