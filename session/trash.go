@@ -64,6 +64,9 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	if err := s.manager.keepBlobs(ctx, s); err != nil {
 		return err
 	}
+	if err := s.manager.keepNested(ctx, s.ArtifactsDir()); err != nil {
+		return err
+	}
 	stem, ok := catalog.Stem(s.Path())
 	if !ok {
 		stem = s.Path()
@@ -146,4 +149,41 @@ func (m *Manager) keepBlobs(ctx context.Context, s *Session) error {
 		}
 	}
 	return nil
+}
+
+// keepNested is keepBlobs for the sessions of subagents among the artifacts.
+func (m *Manager) keepNested(ctx context.Context, dir string) error {
+	foreign, err := catalog.Foreign(m.opts.FS, m.home)
+	if err != nil || !foreign || dir == "" {
+		return err
+	}
+	return m.eachLog(dir, func(path string) error {
+		s, err := m.View(ctx, path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(m.keepBlobs(ctx, s), s.Close())
+	})
+}
+
+// eachLog calls do for every log below dir. One that do says is none is left out.
+func (m *Manager) eachLog(dir string, do func(path string) error) error {
+	entries, err := m.opts.FS.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch _, isLog := catalog.Stem(path); {
+		case err != nil:
+			return err
+		case e.IsDir():
+			err = m.eachLog(path, do)
+		case isLog && e.Type().IsRegular():
+			if err = do(path); errors.Is(err, ErrNotSession) {
+				err = nil
+			}
+		}
+	}
+	return err
 }

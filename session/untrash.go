@@ -214,7 +214,7 @@ func (m *Manager) restoreTrashed(ctx context.Context, t Trashed) (string, error)
 	if err != nil {
 		return "", err
 	}
-	if err := m.giveBlobsBack(ctx, filepath.Join(t.Dir, t.log)); err != nil {
+	if err := m.giveBlobsBack(ctx, t.Dir); err != nil {
 		return "", err
 	}
 	for i, name := range names {
@@ -266,8 +266,8 @@ func (m *Manager) toRestore(t Trashed, dir string) ([]string, error) {
 }
 
 // giveBlobsBack undoes keepBlobs: another program that shares the home sees the
-// session again, and looks for its blobs in one place only.
-func (m *Manager) giveBlobsBack(ctx context.Context, log string) error {
+// session and those of its subagents again, and looks for blobs in one place only.
+func (m *Manager) giveBlobsBack(ctx context.Context, dir string) error {
 	foreign, err := catalog.Foreign(m.opts.FS, m.home)
 	if err != nil || !foreign {
 		return err
@@ -277,34 +277,38 @@ func (m *Manager) giveBlobsBack(ctx context.Context, log string) error {
 		return err
 	}
 	defer release()
-	st, err := load(m.opts.FS, log)
-	if err != nil {
+	return m.eachLog(dir, func(path string) error {
+		st, err := load(m.opts.FS, path)
+		if err != nil || st.none {
+			return err
+		}
+		defer st.close()
+		var refs []blobref.Ref
+		err = eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
+			refs = append(refs, persist.Refs(line)...)
+			return true
+		})
+		for _, ref := range refs {
+			if err == nil {
+				err = m.giveBack(ctx, ref)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("giving back the blobs of %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+func (m *Manager) giveBack(ctx context.Context, ref blobref.Ref) error {
+	data, err := m.blobs.kept.Get(ctx, ref)
+	switch {
+	case errors.Is(err, blobstore.ErrNotFound), errors.Is(err, blobstore.ErrCorrupt):
+		return nil
+	case err != nil:
 		return err
 	}
-	defer st.close()
-	var refs []blobref.Ref
-	if st.none {
-		return nil
-	}
-	err = eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
-		refs = append(refs, persist.Refs(line)...)
-		return true
-	})
-	for _, ref := range refs {
-		if err != nil {
-			break
-		}
-		data, gerr := m.blobs.kept.Get(ctx, ref)
-		if gerr == nil {
-			err = m.blobs.store.Set(ctx, ref, data)
-		} else if !errors.Is(gerr, blobstore.ErrNotFound) && !errors.Is(gerr, blobstore.ErrCorrupt) {
-			err = gerr
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("giving back its blobs: %w", err)
-	}
-	return nil
+	return m.blobs.store.Set(ctx, ref, data)
 }
 
 // DeleteTrashed deletes a directory of the trash for good. It is gone with one

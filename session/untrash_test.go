@@ -185,8 +185,15 @@ func TestTheBlobsOfARestoredSessionAreWhereOtherProgramsLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSession(t, m)
-	appendOK(t, s, bigMessage)
+	appendOK(t, s, user("the session of a subagent has the image"))
 	s.Close()
+	nested := newSession(t, m)
+	appendOK(t, nested, bigMessage)
+	nested.Close()
+	dir := strings.TrimSuffix(s.Path(), ".jsonl")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Rename(nested.Path(), filepath.Join(dir, "Agent.jsonl"))); err != nil {
+		t.Fatal(err)
+	}
 	gone := must(m.Trash(t.Context(), s.Path()))
 	blobs := must(filepath.Glob(filepath.Join(m.Home(), "blobs", "????????????????????????????????????????????????????????????????")))
 	if len(blobs) != 1 || os.Remove(blobs[0]) != nil { // as oh-my-pi would
