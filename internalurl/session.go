@@ -110,6 +110,9 @@ type managed struct{ *session.Manager }
 
 func (m managed) FindSession(ctx context.Context, id string) (SessionView, error) {
 	info, err := m.Find(ctx, id)
+	if errors.Is(err, session.ErrNotFound) {
+		info, err = m.FindSubagent(ctx, id)
+	}
 	// Find takes abbreviations and paths too; a URL names a session by its id.
 	if errors.Is(err, session.ErrNotFound) || err == nil && info.ID != id {
 		return nil, fmt.Errorf("session %s: %w", id, ErrNoSession)
