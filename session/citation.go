@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/persist"
 )
 
@@ -151,9 +152,12 @@ func (s *segment) cite(raw []byte) {
 
 var errCited = errors.New("cited")
 
-// blobsIn returns the blobs that an entry needs to be restored, not those that its
-// text merely mentions.
+// blobsIn returns the blobs that an entry needs to be restored, or to restore files,
+// not those that its text merely mentions.
 func blobsIn(raw []byte) (refs []blobref.Ref) {
+	if bytes.Contains(raw, []byte(entry.CustomTypeCheckpoint)) && gjson.GetBytes(raw, "customType").Str == entry.CustomTypeCheckpoint {
+		return persist.Refs(raw)
+	}
 	// An error tells that the line is no JSON in spite of its crc: it cites nothing.
 	_, _, _ = persist.Restore(context.Background(), raw, func(_ context.Context, ref blobref.Ref) ([]byte, error) {
 		refs = append(refs, ref)

@@ -169,6 +169,10 @@ func (e *environment) open(ctx context.Context) (*session.Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	return e.openIn(ctx, m)
+}
+
+func (e *environment) openIn(ctx context.Context, m *session.Manager) (*session.Session, error) {
 	switch {
 	case e.fresh:
 		return e.create(ctx, m, session.CreateOptions{})

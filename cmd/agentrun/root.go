@@ -91,7 +91,7 @@ recorded in the log of a session.`,
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
-		newFollowCommand(env), newSearchCommand(env), newGCCommand(env),
+		newFollowCommand(env), newSearchCommand(env), newGCCommand(env), newCheckpointCommand(env), newRewindCommand(env),
 	)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))

@@ -74,6 +74,8 @@ type File interface {
 	// blocks until one of the two is written to (a reflink). The error matches
 	// errors.ErrUnsupported where the file system cannot do that.
 	CloneFrom(src File) error
+	// Chmod sets the permissions of the file, whatever the umask is.
+	Chmod(mode fs.FileMode) error
 	// Touch gives the file the time of now, whatever it was opened for.
 	Touch() error
 	// WriteRange writes the n bytes of src from off on where the next Write would go,

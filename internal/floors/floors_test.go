@@ -34,6 +34,7 @@ var floorOf = map[string]int{
 	"session/internal/record":  2,
 
 	"bundle":         3,
+	"checkpoint":     3,
 	"session/gc":     3,
 	"internalurl":    3,
 	"search":         3,
@@ -90,6 +91,7 @@ var along = map[arrow]string{
 	{"tool/read", "tool"}:                                    "implements Tool",
 	{"transcript", "tool/bash"}:                              "a run's start and end are told as one",
 	{"tool/read", "internalurl"}:                             "reads whatever a URL names",
+	{"checkpoint", "tool/bash"}:                              "what a run changed was not changed by someone else",
 }
 
 // outside are packages that nothing imports and that may import anything: what

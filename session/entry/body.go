@@ -125,6 +125,10 @@ type ResetBoundary struct {
 // message yet.
 const CustomTypeLeaf = "agentrun.leaf"
 
+// CustomTypeCheckpoint is the customType of an entry that says how files were. Every
+// reference to a blob in it is content of one of them.
+const CustomTypeCheckpoint = "agentrun.checkpoint"
+
 // Custom is data of an extension. No model sees it.
 type Custom struct {
 	CustomType string          `json:"customType"`

@@ -238,6 +238,10 @@ func (f *faultFile) Truncate(size int64) error {
 	return f.fs.one("truncate", f.Name(), func() error { return f.File.Truncate(size) })
 }
 
+func (f *faultFile) Chmod(mode fs.FileMode) error {
+	return f.fs.one("chmod", f.Name(), func() error { return f.File.Chmod(mode) })
+}
+
 func (f *faultFile) Touch() error {
 	return f.fs.one("touch", f.Name(), f.File.Touch)
 }
