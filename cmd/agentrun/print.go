@@ -31,11 +31,18 @@ func oneLine(s string) string { return visible(session.CleanTitle(s)) }
 
 // firstWords is as much of a text as n columns of a line hold.
 func firstWords(text string, n int) string {
-	line := oneLine(text[:min(len(text), 16*n)])
-	if ansi.StringWidth(line) <= n {
-		return line
+	// A column takes at most four bytes in nearly every text, and looking at more is what
+	// this costs. Combining characters and runs of white space may need all sixteen.
+	for _, each := range []int{4, 16} {
+		line := oneLine(text[:min(len(text), each*n)])
+		if ansi.StringWidth(line) > n {
+			return strings.TrimRight(ansi.Truncate(line, n-1, ""), " ") + "…"
+		}
+		if len(text) <= each*n {
+			return line
+		}
 	}
-	return strings.TrimRight(ansi.Truncate(line, n-1, ""), " ") + "…"
+	return oneLine(text[:16*n])
 }
 
 // orNull is a string member of JSON that may be unknown.
