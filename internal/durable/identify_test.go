@@ -136,3 +136,29 @@ func TestIdentifyRefusesNamesThatNameNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestTouchMakesAFileYoungWhateverItWasOpenedFor(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("content"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(name, old, old); err != nil {
+		t.Fatal(err)
+	}
+	f, err := durable.OS.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Touch(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := f.Identify()
+	if age := time.Since(time.Unix(0, id.ModTime)); err != nil || age > time.Minute {
+		t.Errorf("it is %v old, %v", age, err)
+	}
+	if data, err := os.ReadFile(name); err != nil || string(data) != "content" {
+		t.Errorf("it holds %q, %v", data, err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,7 +130,12 @@ func newCollector(m *session.Manager, o Options) *collector {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	c := &collector{Options: o, m: m, home: resolved(m.Home()), now: o.Now(), report: &Report{}, elsewhere: map[string]outside{}, lost: map[string]bool{}, isGoing: map[string]bool{}, besideBlobs: map[string][]fs.DirEntry{}}
+	o.Forget = slices.Clone(o.Forget)
+	c := &collector{
+		Options: o, m: m, home: resolved(m.Home()), now: o.Now(), report: &Report{},
+		elsewhere: map[string]outside{}, lost: map[string]bool{},
+		isGoing: map[string]bool{}, besideBlobs: map[string][]fs.DirEntry{},
+	}
 	c.marks = newMarks(c.FS, o.Now)
 	return c
 }

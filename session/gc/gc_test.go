@@ -255,10 +255,10 @@ func TestWhatCannotBeReadKeepsAllBlobs(t *testing.T) {
 
 func TestASessionElsewhereThatVanishesKeepsItsBlobs(t *testing.T) {
 	m := manager(t, filepath.Join(t.TempDir(), "home"))
-	before, after, gone := plant(t, m.Home(), "before"), []byte(strings.Repeat("an image", 1000)), plant(t, m.Home(), "gone")
+	before, after := plant(t, m.Home(), "before"), []byte(strings.Repeat("an image", 1000))
 	path := elsewhere(t, m, text(before.String()))
 	must(gc.Run(t.Context(), m, gc.Options{Apply: true})) // reads it
-	gone = plant(t, m.Home(), "gone")
+	gone := plant(t, m.Home(), "gone")
 
 	// A blob that is stored after the collector has read the session is noted too.
 	s := must(m.Open(t.Context(), path))

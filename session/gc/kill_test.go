@@ -105,7 +105,7 @@ func rounds(t *testing.T) int {
 	if testing.Short() {
 		return 2
 	}
-	return 6
+	return 4
 }
 
 // TestCollectorsAndWritersAreKilledAndNothingNamedGoes lets eight writers store images
