@@ -35,7 +35,8 @@
 // # Locks
 //
 // Writers take <stem>.lock (flock) for one append or batch, for at most
-// LockWait. A program that runs a whole agent loop over a session takes the
-// driver lease besides, see Session.Drive. Neither file is ever renamed or
-// removed, and readers make none.
+// LockWait. When the log has been moved, whoever gets the lock finds in its file
+// where to, and goes there. A program that runs a whole agent loop over a session
+// takes the driver lease besides, see Session.Drive. Neither file is ever renamed
+// or removed, and readers make none.
 package session

@@ -185,6 +185,15 @@ func (v *mover) move(ctx context.Context, cwd string) (Moved, error) {
 		v.driver.exchange(v.lease)
 		v.lease = nil
 	}
+	if !s.manager.holds(from) {
+		// It was known as a session elsewhere, and is none now.
+		err := s.manager.UpdateRegistry(ctx, func(all []Registered) []Registered {
+			return slices.DeleteFunc(all, func(r Registered) bool { return r.Path == from })
+		})
+		if err != nil {
+			v.report(Event{Kind: EventMove, Path: to, Err: err})
+		}
+	}
 	if st.cold {
 		moved.Path, moved.From = catalog.ColdPath(to), catalog.ColdPath(from)
 	}

@@ -395,6 +395,27 @@ func TestAMoveToAnotherFileSystemCopies(t *testing.T) {
 	noDamage(t, again)
 }
 
+func TestASessionFromElsewhereIsNoneOfTheRegistryAnyMore(t *testing.T) {
+	m := newManager(t, session.Options{})
+	path := filepath.Join(t.TempDir(), "s.jsonl")
+	if err := os.WriteFile(path, []byte(headerLine+say("a", "null")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := reopen(t, m, path)
+	appendOK(t, s, user("two"))
+	if all := must(m.Registry()); !slices.ContainsFunc(all, func(r session.Registered) bool { return r.Path == s.Path() }) {
+		t.Fatalf("the registry has %+v", all)
+	}
+	moved := must(m.Move(t.Context(), path, t.TempDir(), session.MoveOptions{}))
+	if all := must(m.Registry()); slices.ContainsFunc(all, func(r session.Registered) bool { return !r.Home }) {
+		t.Errorf("the registry has %+v", all)
+	}
+	appendOK(t, s, user("three"))
+	if got := ids(t, reopen(t, m, moved.Path)); len(got) != 3 {
+		t.Errorf("entries %v", got)
+	}
+}
+
 func device(t *testing.T, name string) uint64 {
 	t.Helper()
 	info, err := os.Stat(name)

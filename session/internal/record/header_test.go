@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -296,6 +297,17 @@ func FuzzParseHeader(f *testing.F) {
 		again := mustParseHeader(t, out)
 		if again.ID != h.ID || again.CWD != h.CWD || again.Version != h.Version || again.CRC != CRCOK || len(again.members) > len(h.members) {
 			t.Fatalf("%q was written as %q", line, out)
+		}
+		moved := h
+		moved.CWD, moved.PreviousSessionFiles = title, append(slices.Clone(h.PreviousSessionFiles), source)
+		elsewhere, err := moved.Rewrite(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := mustParseHeader(t, elsewhere)
+		want := mustParseHeader(t, moved.AppendLine(nil))
+		if there.ID != h.ID || there.CWD != want.CWD || !slices.Equal(there.PreviousSessionFiles, want.PreviousSessionFiles) || (there.CRC == CRCOK) != (h.CRC != CRCNone || h.Padded && len(elsewhere) != len(line)) {
+			t.Fatalf("%q was rewritten to %q", line, elsewhere)
 		}
 		retitled, err := Retitle(line, title, source)
 		if !bytes.Equal(line, before) {
