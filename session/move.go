@@ -185,19 +185,24 @@ func (v *mover) move(ctx context.Context, cwd string) (Moved, error) {
 		v.driver.exchange(v.lease)
 		v.lease = nil
 	}
-	if !s.manager.holds(from) {
-		// It was known as a session elsewhere, and is none now.
-		err := s.manager.UpdateRegistry(ctx, func(all []Registered) []Registered {
-			return slices.DeleteFunc(all, func(r Registered) bool { return r.Path == from })
-		})
-		if err != nil {
-			v.report(Event{Kind: EventMove, Path: to, Err: err})
-		}
+	if err := s.manager.cameHome(ctx, from); err != nil {
+		v.report(Event{Kind: EventMove, Path: to, Err: err})
 	}
 	if st.cold {
 		moved.Path, moved.From = catalog.ColdPath(to), catalog.ColdPath(from)
 	}
 	return moved, s.arrive(to)
+}
+
+// cameHome takes a log that was elsewhere out of the registry: it has moved into the
+// home.
+func (m *Manager) cameHome(ctx context.Context, from string) error {
+	if m.holds(from) {
+		return nil
+	}
+	return m.UpdateRegistry(ctx, func(all []Registered) []Registered {
+		return slices.DeleteFunc(all, func(r Registered) bool { return r.Path == from })
+	})
 }
 
 func (v *mover) attempt(ctx context.Context, st state, from, to, cwd string) error {

@@ -84,6 +84,9 @@ func (m *Manager) recover(ctx context.Context, j journal.Journal, wait bool) err
 	if err == nil {
 		err = v.resume(ctx)
 	}
+	if err == nil && !there(v.fs, j.From) && !there(v.fs, catalog.ColdPath(j.From)) {
+		err = m.cameHome(ctx, j.From)
+	}
 	if err != nil {
 		return fmt.Errorf("settling the interrupted move of %s to %s: %w", j.From, j.To, err)
 	}
