@@ -190,8 +190,6 @@ func asciiLen(b []byte) int {
 	return n
 }
 
-func isASCII(b []byte) bool { return asciiLen(b) == len(b) }
-
 // reserve makes room for the bits of n bytes of text.
 func (f *folded) reserve(n int) {
 	old, words := len(f.begins), (n+63)/64
