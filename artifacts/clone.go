@@ -1,11 +1,13 @@
 package artifacts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +34,7 @@ type Cloned struct {
 	Reflinked int // shares the blocks of the original until one side is written to
 	Linked    int // a hard link to the original
 	Copied    int
-	Failed    []CloneFailure // what did not come along; everything else did
+	Failed    []CloneFailure // what did not come along, artifacts by number first; everything else did
 }
 
 // CloneFailure is a file that could not be brought along.
@@ -79,6 +81,10 @@ func Clone(ctx context.Context, from, to string, o CloneOptions) (Cloned, error)
 	if err != nil {
 		return Cloned{}, fmt.Errorf("cloning the artifacts of %s: %w", from, err)
 	}
+	slices.SortStableFunc(c.done.Failed, func(a, b CloneFailure) int {
+		// As unsigned numbers, in which -1 is the last.
+		return cmp.Or(cmp.Compare(uint64(a.ID), uint64(b.ID)), strings.Compare(a.Name, b.Name))
+	})
 	return c.done, nil
 }
 
@@ -90,6 +96,7 @@ type cloner struct {
 	files      int  // done so far, for Progress
 	total      int  // known so far
 	noReflinks bool // the file system has none
+	reflinks   int  // made so far
 }
 
 func (c *cloner) root(ctx context.Context, from, to string) error {
@@ -102,7 +109,11 @@ func (c *cloner) root(ctx context.Context, from, to string) error {
 	case !isDir(at):
 		return errors.New("it is not a directory; move it away")
 	}
-	if err := c.dir(ctx, from, to, "", true); err != nil {
+	err = c.dir(ctx, from, to, "", true)
+	if err == nil && c.opt.Sync && c.reflinks > syncedOneByOne {
+		err = c.fs.SyncFS(to)
+	}
+	if err != nil {
 		if !errors.Is(err, errTaken) {
 			// The first error is the one to report; what cannot be removed belongs to no
 			// session and is collected.
@@ -112,6 +123,10 @@ func (c *cloner) root(ctx context.Context, from, to string) error {
 	}
 	return nil
 }
+
+// syncedOneByOne is how many reflinks are synced each by itself. When there are more,
+// waiting for all that is on the file system takes less time.
+const syncedOneByOne = 16
 
 // errTaken says that the place of the clone is somebody else's.
 var errTaken = errors.New("there is something under that name already")

@@ -20,6 +20,7 @@ import (
 type unsynced struct{ durable.FS }
 
 func (unsynced) SyncDir(string) error { return nil }
+func (unsynced) SyncFS(string) error  { return nil }
 
 func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
 	f, err := u.FS.OpenFile(name, flag, perm)
@@ -94,7 +95,7 @@ func TestEveryFaultWhileADirectoryIsCloned(t *testing.T) {
 	for what, d := range sources {
 		for way, set := range ways {
 			for system, fsys := range systems {
-				if what == "many" && system != "links" {
+				if what == "many" && system == "copies" {
 					continue // the same steps, many times
 				}
 				t.Run(what+"/"+system+"/"+way, func(t *testing.T) {

@@ -172,7 +172,7 @@ func (d *cloneDir) source() *Dir { return Open(d.from, Options{FS: d.fs}) }
 // that is allowed, else a copy of at.Size bytes.
 func (d *cloneDir) share(src durable.File, at durable.Identity, to string, mayLink bool) (way, error) {
 	if !d.noReflinks {
-		err := d.reflink(src, to)
+		err := d.reflink(src, to, at.Size)
 		if err == nil {
 			return reflinked, nil
 		}
@@ -186,17 +186,31 @@ func (d *cloneDir) share(src durable.File, at durable.Identity, to string, mayLi
 	return copied, d.copyTo(src, to, at.Size)
 }
 
-// reflink leaves nothing of to when it fails.
-func (d *cloneDir) reflink(src durable.File, to string) error {
+// reflink makes to a clone of src, cut to size bytes: src may have grown since it was
+// looked at. It leaves nothing of to when it fails.
+func (d *cloneDir) reflink(src durable.File, to string, size int64) error {
 	dst, err := durable.CreateExclusive(d.fs, to)
 	if err != nil {
 		return err
 	}
 	err = dst.CloneFrom(src)
-	if err == nil && d.opt.Sync {
-		err = dst.Sync()
+	if err == nil {
+		err = cutTo(dst, size)
+	}
+	if err == nil {
+		if d.reflinks++; d.opt.Sync && d.reflinks <= syncedOneByOne {
+			err = dst.Sync()
+		}
 	}
 	return d.closeMade(dst, err)
+}
+
+func cutTo(f durable.File, size int64) error {
+	at, err := f.Identify()
+	if err != nil || at.Size <= size {
+		return err
+	}
+	return f.Truncate(size)
 }
 
 // copyTo leaves nothing of to when it fails.
@@ -297,29 +311,13 @@ func (d *cloneDir) log(name string) error {
 	}
 	to := filepath.Join(d.to, name)
 	if !d.noReflinks {
-		err := d.reflinkTo(src, to, end)
+		err := d.reflink(src, to, end)
 		if err == nil {
 			return nil
 		}
 		d.noReflinks = errors.Is(err, errors.ErrUnsupported)
 	}
 	return d.copyTo(src, to, end)
-}
-
-// reflinkTo is reflink for the first size bytes: the file may have grown meanwhile.
-func (d *cloneDir) reflinkTo(src durable.File, to string, size int64) error {
-	dst, err := durable.CreateExclusive(d.fs, to)
-	if err != nil {
-		return err
-	}
-	err = dst.CloneFrom(src)
-	if err == nil {
-		err = dst.Truncate(size)
-	}
-	if err == nil && d.opt.Sync {
-		err = dst.Sync()
-	}
-	return d.closeMade(dst, err)
 }
 
 // wholeLines is how much of the first size bytes of a log are whole records: up to

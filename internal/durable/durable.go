@@ -57,6 +57,9 @@ type FS interface {
 	ReadDir(name string) ([]fs.DirEntry, error)
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(name string) error
+	// SyncFS makes everything durable that is on the file system of the directory
+	// name, whoever wrote it: for those who have made very many files.
+	SyncFS(name string) error
 }
 
 // File is an open regular file.

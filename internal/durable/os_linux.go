@@ -144,6 +144,18 @@ func (osFS) SyncDir(name string) error {
 	return err
 }
 
+func (osFS) SyncFS(name string) error {
+	d, err := os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return &fs.PathError{Op: "syncfs", Path: name, Err: err}
+	}
+	return nil
+}
+
 // maxStackPath is the longest name that Identify handles without allocating.
 const maxStackPath = 511
 

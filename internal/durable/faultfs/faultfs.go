@@ -170,6 +170,10 @@ func (f *FS) SyncDir(name string) error {
 	return f.one("syncdir", name, func() error { return f.inner.SyncDir(name) })
 }
 
+func (f *FS) SyncFS(name string) error {
+	return f.one("syncfs", name, func() error { return f.inner.SyncFS(name) })
+}
+
 func (f *FS) Lstat(name string) (fs.FileInfo, error) {
 	if err := f.gone(); err != nil {
 		return nil, pathErr("lstat", name, err)

@@ -107,6 +107,7 @@ var operations = []operation{
 	{"remove", "file", func(w *world) error { return w.fsys.Remove(w.path("file")) }},
 	{"mkdir", "made", func(w *world) error { return w.fsys.Mkdir(w.path("made"), 0o700) }},
 	{"syncdir", "dir", func(w *world) error { return w.fsys.SyncDir(w.path("dir")) }},
+	{"syncfs", "dir", func(w *world) error { return w.fsys.SyncFS(w.path("dir")) }},
 }
 
 // lasting reports whether the operation can be seen in names and contents afterwards.
