@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/agentrun/agentrun/session"
 )
@@ -35,7 +36,8 @@ func (l *sessionsList) adoptAll(ctx context.Context, m *session.Manager) error {
 		return nil
 	}
 	stayed := 0
-	for _, s := range strays {
+	// A move is a change: the one modified last goes last, so that it stays the newest.
+	for _, s := range slices.Backward(strays) {
 		moved, err := m.Move(ctx, s.Path, cwd, session.MoveOptions{})
 		switch {
 		case ctx.Err() != nil:
