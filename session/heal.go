@@ -19,7 +19,6 @@ type whole struct {
 	// reach, or do not come back from, on the way to the root.
 	broken  []int
 	repairs []entry.Repair
-	torn    bool                  // repairs without an end stand behind the path
 	changed map[int64]entry.Entry // by offset: entries in which notes stand
 }
 
@@ -34,7 +33,6 @@ func (s *Session) wholePath(ctx context.Context, st state) (*whole, error) {
 	}
 	w := &whole{entries: p.entries, reach: p.reach}
 	if t := p.torn; t != nil {
-		w.torn = true
 		w.repair(entry.RepairTorn, t.marker, "")
 		if t.at < len(w.entries) {
 			w.broken = append(w.broken, t.at)

@@ -15,8 +15,10 @@ func TestStrictContextsLeaveOutWhatProvidersRefuse(t *testing.T) {
 		repairs string
 	}{
 		{"messages that say something", chain(user("a"), ended(StopStop), user(" b"), user("\n\"")), "1 2 3 4", ""},
-		{"blank questions", chain(user(""), user(" \t\n"), `message "message":{"role":"user","content":[]}`, `message "message":{"role":"developer","content":[{"type":"text","text":" "}]}`, user("a")), "5",
-			"empty 1 , empty 2 , empty 3 , empty 4 "},
+		{
+			"blank questions", chain(user(""), user(" \t\n"), `message "message":{"role":"user","content":[]}`, `message "message":{"role":"developer","content":[{"type":"text","text":" "}]}`, user("a")), "5",
+			"empty 1 , empty 2 , empty 3 , empty 4 ",
+		},
 		{"a question without content", chain(`message "message":{"role":"user"}`, user("a")), "2", "empty 1 "},
 		{"an image is something", chain(`message "message":{"role":"user","content":[{"type":"text","text":""},{"type":"image","data":"x"}]}`), "1", ""},
 		{"text behind a blank block is something", chain(`message "message":{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":"a"}]}`), "1", ""},
@@ -67,14 +69,22 @@ func TestEveryRepairIsASentence(t *testing.T) {
 func TestReplaceImages(t *testing.T) {
 	notes := map[int]string{0: "a \"note\"", 2: "another"}
 	for _, tt := range []struct{ name, line, want string }{
-		{"blocks of a message", `message "message":{"content":[{"type":"image","data":"x"},{"type":"text","text":"t"},{"type":"image","data":"y"}, {"data":"z","type":"image"}],"role":"user"}`,
-			`"message":{"content":[{"type":"text","text":"a \"note\""},{"type":"text","text":"t"},{"type":"image","data":"y"}, {"type":"text","text":"another"}],"role":"user"}`},
-		{"a message of an extension", `custom_message "content":[{"type":"image","data":"x"}],"customType":"c"`,
-			`"content":[{"type":"text","text":"a \"note\""}],"customType":"c"`},
-		{"images of an execution", `message "message":{"role":"bashExecution","images":[{"type":"image","data":"x"},{"data":"y"},{"data":"z"}],"output":"o"}`,
-			`"message":{"role":"bashExecution","images":[{"data":"y"}],"output":"o\na \"note\"\nanother"}`},
-		{"images of mentioned files", `message "message":{"role":"fileMention","files":[{"path":"p","content":"c","image":{"data":"x"}},{"path":"q","image":{"data":"y"}},{"image":{"data":"z"},"content":""}]}`,
-			`"message":{"role":"fileMention","files":[{"path":"p","content":"c\na \"note\"","image":null},{"path":"q","image":{"data":"y"}},{"image":null,"content":"\nanother"}]}`},
+		{
+			"blocks of a message", `message "message":{"content":[{"type":"image","data":"x"},{"type":"text","text":"t"},{"type":"image","data":"y"}, {"data":"z","type":"image"}],"role":"user"}`,
+			`"message":{"content":[{"type":"text","text":"a \"note\""},{"type":"text","text":"t"},{"type":"image","data":"y"}, {"type":"text","text":"another"}],"role":"user"}`,
+		},
+		{
+			"a message of an extension", `custom_message "content":[{"type":"image","data":"x"}],"customType":"c"`,
+			`"content":[{"type":"text","text":"a \"note\""}],"customType":"c"`,
+		},
+		{
+			"images of an execution", `message "message":{"role":"bashExecution","images":[{"type":"image","data":"x"},{"data":"y"},{"data":"z"}],"output":"o"}`,
+			`"message":{"role":"bashExecution","images":[{"data":"y"}],"output":"o\na \"note\"\nanother"}`,
+		},
+		{
+			"images of mentioned files", `message "message":{"role":"fileMention","files":[{"path":"p","content":"c","image":{"data":"x"}},{"path":"q","image":{"data":"y"}},{"image":{"data":"z"},"content":""}]}`,
+			`"message":{"role":"fileMention","files":[{"path":"p","content":"c\na \"note\"","image":null},{"path":"q","image":{"data":"y"}},{"image":null,"content":"\nanother"}]}`,
+		},
 		{"nothing to replace", user("a"), `"message":{"role":"user","content":"a"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
