@@ -24,12 +24,13 @@ var errTruncated = errors.New("it ends too early: copy it again")
 
 // archive reads the members of a bundle, each once, in order, and judges them.
 type archive struct {
-	frames *frameReader
-	tar    *tar.Reader
-	seen   names
-	last   kind
-	total  int64 // bytes of members so far, the one at hand included
-	max    int64
+	plain io.Reader // decompressed
+	tar   *tar.Reader
+	seen  names
+	last  kind
+	total int64 // bytes of members so far, the one at hand included
+	max   int64
+	close func() error
 }
 
 // openArchive opens a bundle that r has from its beginning. unlock is nil for one
@@ -45,17 +46,22 @@ func openArchive(r io.Reader, unlock *unlocker, limit int64) (*archive, error) {
 	if err != nil {
 		return nil, err
 	}
+	a := newArchive(frames, limit)
+	a.close = frames.Close
+	return a, nil
+}
+
+// newArchive reads a bundle that is decompressed.
+func newArchive(plain io.Reader, limit int64) *archive {
 	// What is around the members, too: headers of members that never come are no way
 	// around the limit.
-	all := &io.LimitedReader{R: frames, N: min(limit, math.MaxInt64-maxAround) + maxAround}
-	return &archive{frames: frames, tar: tar.NewReader(all), seen: names{}, max: limit}, nil
+	all := &io.LimitedReader{R: plain, N: min(limit, math.MaxInt64-maxAround) + maxAround}
+	return &archive{plain: plain, tar: tar.NewReader(all), seen: names{}, max: limit}
 }
 
 // maxAround is how many bytes the headers and the padding of maxMembers members may
 // take.
 const maxAround = 4 << 30
-
-func (a *archive) close() { _ = a.frames.Close() }
 
 // next goes on to the next member. The error is io.EOF behind the last one, when
 // nothing follows it.
@@ -63,7 +69,7 @@ func (a *archive) next() (m member, k kind, rel string, err error) {
 	h, err := a.tar.Next()
 	if err == io.EOF {
 		var more [1]byte
-		if _, err := io.ReadFull(a.frames, more[:]); err != io.EOF {
+		if _, err := io.ReadFull(a.plain, more[:]); err != io.EOF {
 			if err == nil {
 				err = errors.New("something stands behind its end")
 			}

@@ -247,7 +247,7 @@ func TestHeadersWithoutAnEndAreNoWayAroundTheLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.close()
-	a.tar = tar.NewReader(io.LimitReader(a.frames, 64<<20)) // as openArchive does, sooner
+	a.tar = tar.NewReader(io.LimitReader(a.plain, 64<<20)) // as openArchive does, sooner
 	if _, err := verify(t.Context(), a); err == nil {
 		t.Error("it has an end")
 	}
@@ -440,19 +440,11 @@ func TestACancelledImportLeavesNothing(t *testing.T) {
 }
 
 func FuzzVerify(f *testing.F) {
-	f.Add(archived(f, listed(ground(file("artifacts/0.bash.log", "x\n")))), false)
-	f.Add(archived(f, listed(ground(special("artifacts/a", tar.TypeSymlink, "/etc")))), false)
-	f.Add(bundled(f, listed(ground())), true)
-	f.Fuzz(func(t *testing.T, data []byte, whole bool) {
-		if !whole {
-			data = framed(t, data)
-		}
-		a, err := openArchive(bytes.NewReader(data), nil, 1<<24)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.close()
-		c, err := verify(t.Context(), a)
+	f.Add(archived(f, listed(ground(file("artifacts/0.bash.log", "x\n")))))
+	f.Add(archived(f, listed(ground(special("artifacts/a", tar.TypeSymlink, "/etc")))))
+	f.Add(archived(f, listed(ground(file("artifacts/"+strings.Repeat("n", 200), "x\n")))))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := verify(t.Context(), newArchive(bytes.NewReader(data), 1<<24))
 		if err != nil {
 			return
 		}
@@ -460,6 +452,22 @@ func FuzzVerify(f *testing.F) {
 			if k, rel, err := parseName(m.Name); err != nil || k == kindArtifact && !filepath.IsLocal(rel) {
 				t.Errorf("%q was let through", m.Name)
 			}
+		}
+	})
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add(framed(f, []byte("some text, some text, some text")))
+	f.Add(framed(f, make([]byte, 1000)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := newFrameReader(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		n, err := io.Copy(io.Discard, struct{ io.Reader }{r})
+		if most := int64(len(data)/lengthSize+1) * blockSize; n > most {
+			t.Errorf("%d bytes became %d, %v", len(data), n, err)
 		}
 	})
 }

@@ -224,7 +224,7 @@ func (r *reader) output(text, id string) []part {
 		head := cutLines(all[:limit/2], true)
 		tail := cutLines(all[len(all)-limit/2:], false)
 		gone := all[len(head) : len(all)-len(tail)]
-		o.text = head + "\n[…]\n" + tail
+		o.text = strings.TrimSuffix(head, "\n") + "\n[…]\n" + tail
 		o.notice = "Not shown: " + outputsink.FormatBytes(int64(len(gone))) + " in the middle"
 		if before := strings.Count(head, "\n"); strings.HasSuffix(head, "\n") && strings.HasSuffix(gone, "\n") {
 			o.notice += fmt.Sprintf(", lines %s to %s of %s", thousands(before+1), thousands(before+strings.Count(gone, "\n")), thousands(lines(all)))
