@@ -167,7 +167,7 @@ func (j *Journal) Write(fsys durable.FS, home string) error {
 		}
 	}
 	touch(home)
-	if err == nil {
+	if err == nil && !j.Staged { // the second time the directory is on the disk
 		err = fsys.SyncDir(home)
 	}
 	if err != nil {
