@@ -182,6 +182,9 @@ func BenchmarkGigabyte(b *testing.B) {
 
 // BenchmarkHundredForks reports what 100 forks of that session take of the disk.
 func BenchmarkHundredForks(b *testing.B) {
+	if testing.Short() {
+		b.Skip("it takes seconds for each round")
+	}
 	m, s := source(b, session.Sync, 50_000)
 	spill(b, s, 1000, 1_000_000)
 	before := usage(b, m.Home())
@@ -237,7 +240,10 @@ func BenchmarkEntries(b *testing.B) {
 // BenchmarkLargeLog forks a log of 256 MiB beside a plain copy of the file, without
 // waiting for the disk and with.
 func BenchmarkLargeLog(b *testing.B) {
-	const size = 256 << 20
+	size := int64(256 << 20)
+	if testing.Short() {
+		size = 8 << 20
+	}
 	m, s := source(b, session.Flush, size)
 	synced, err := session.OpenManager(m.Home(), session.Options{})
 	check(b, err)
