@@ -7,10 +7,16 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session"
 )
 
 // Applied is what became of a plan.
@@ -39,53 +45,38 @@ func (r *Recorder) Apply(ctx context.Context, p *Plan) (Applied, error) {
 	if err := r.update(ctx); err != nil {
 		return Applied{}, err
 	}
+	r.sweep()
 	all := Record{Cause: CauseRewind, Target: p.Entry, Undoes: p.Undoes}
 	made := map[string]bool{}
-	var items []*Item
-	for i := range p.Items {
-		it := &p.Items[i]
-		if !it.Action.Changes() {
-			continue
-		}
-		if err := r.keep(ctx, it); err != nil {
-			if errors.Is(err, errRaced) {
-				it.Action, it.Reason = Skip, errRaced.Error()
-				continue
-			}
-			return Applied{}, fmt.Errorf("keeping %s before the rewind: %w", it.Path, err)
-		}
+	items, err := r.keepAll(ctx, p)
+	if err != nil {
+		return Applied{}, err
+	}
+	for _, it := range items {
 		if it.Action == Recreate {
 			all.Made = append(all.Made, r.missing(filepath.Dir(it.Path), made)...)
 		}
-		items = append(items, it)
 		all.Files = append(all.Files, File{r.history.at(it.Path), it.present, it.target})
 	}
 	if len(items) == 0 {
 		return Applied{}, nil
 	}
 	var a Applied
-	var err error
 	if a.Entry, err = r.append(ctx, all); err != nil {
 		return a, err
 	}
 	for dir := range made {
 		r.history.made[dir] = true
 	}
-	var failed []error
+	failed := r.doAll(ctx, items, a.Entry)
 	correction := Record{Cause: CauseRewind, Target: p.Entry, Undoes: p.Undoes, Corrects: a.Entry}
-	for i, it := range items {
-		if err := r.do(ctx, it); err != nil {
+	for _, it := range items {
+		switch {
+		case it.Action.Changes():
+			a.Changed++
+		case !r.is(ctx, it.Path, it.target):
 			correction.Files = append(correction.Files, File{r.history.at(it.Path), it.target, it.present})
-			it.Action, it.Reason = Refuse, cause(err)
-			if errors.Is(err, errRaced) {
-				it.Action, it.Reason = Skip, errRaced.Error()
-			} else {
-				failed = append(failed, err)
-			}
-			continue
 		}
-		a.Changed++
-		r.opts.Progress(i+1, len(items))
 	}
 	if len(correction.Files) > 0 {
 		if _, err := r.append(context.WithoutCancel(ctx), correction); err != nil {
@@ -93,6 +84,34 @@ func (r *Recorder) Apply(ctx context.Context, p *Plan) (Applied, error) {
 		}
 	}
 	return a, errors.Join(failed...)
+}
+
+// keepAll stores what the files of a plan hold that it changes, and returns their items.
+func (r *Recorder) keepAll(ctx context.Context, p *Plan) (items []*Item, err error) {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for i := range p.Items {
+		it := &p.Items[i]
+		if !it.Action.Changes() {
+			continue
+		}
+		items = append(items, it)
+		g.Go(func() error {
+			err := r.keep(gctx, it)
+			if errors.Is(err, errRaced) {
+				it.Action, it.Reason = Skip, errRaced.Error()
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("keeping %s before the rewind: %w", it.Path, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(items, func(it *Item) bool { return !it.Action.Changes() }), nil
 }
 
 // keep stores what a file holds that is about to be replaced or deleted, and finds out
@@ -141,8 +160,100 @@ func (r *Recorder) missing(dir string, made map[string]bool) []Place {
 	return list
 }
 
-// do changes one file, if it is as it was planned with.
-func (r *Recorder) do(ctx context.Context, it *Item) error {
+// doAll changes the files of a rewind: first those that come back, several at once,
+// then those that go. It returns what failed, and says so in the items.
+func (r *Recorder) doAll(ctx context.Context, items []*Item, entryID string) (failed []error) {
+	var mu sync.Mutex // guards failed and done
+	done := 0
+	do := func(it *Item) {
+		err := r.do(ctx, it, entryID)
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		r.opts.Progress(done, len(items))
+		switch {
+		case err == nil:
+		case errors.Is(err, errRaced):
+			it.Action, it.Reason = Skip, errRaced.Error()
+		default:
+			it.Action, it.Reason = Refuse, cause(err)
+			failed = append(failed, fmt.Errorf("bringing back %s: %w", it.Path, err))
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	var gone []*Item
+	for _, it := range items {
+		if it.Action == Delete {
+			gone = append(gone, it)
+			continue
+		}
+		g.Go(func() error { do(it); return nil })
+	}
+	_ = g.Wait() // what failed is in failed
+	for _, it := range gone {
+		do(it)
+	}
+	return failed
+}
+
+// is reports whether a file is in a state now. An error of a file that is, such as one
+// of the fsync of its directory, leaves the record of it true.
+func (r *Recorder) is(ctx context.Context, path string, s *State) bool {
+	ctx = context.WithoutCancel(ctx)
+	info, obstacle, err := r.history.inTheWay(path)
+	if err != nil || obstacle != "" || info == nil || s == nil {
+		return err == nil && obstacle == "" && info == nil && s == nil
+	}
+	now, err := observe(r.opts.FS, path, r.opts.Now, sum(ctx))
+	return err == nil && same(now, s)
+}
+
+// tempPrefix is what the temporaries of a rewind begin with.
+func tempPrefix(entryID string) string { return "agentrun-" + entryID }
+
+// sweep removes temporaries that the last rewind left beside the files when it was
+// killed. No other program makes such names.
+func (r *Recorder) sweep() {
+	h := r.history
+	at := len(h.records) - 1
+	for at >= 0 && (h.records[at].Cause != CauseRewind || h.records[at].Corrects != "") {
+		at--
+	}
+	if at < 0 || len(h.records[at].id) < idSize {
+		return
+	}
+	prefix := ".tmp-" + tempPrefix(h.records[at].id) + "-"
+	first, end, dirs := h.first(at), h.end(at), map[string]bool{}
+	for path, t := range h.files {
+		for _, e := range t.events {
+			if e.seq < first || e.seq >= end || h.forbidden(path) != "" {
+				continue
+			}
+			if _, obstacle, err := h.inTheWay(path); err == nil && obstacle == "" {
+				dirs[filepath.Dir(path)] = true
+			}
+		}
+	}
+	for dir := range dirs {
+		entries, err := r.opts.FS.ReadDir(dir)
+		if err != nil {
+			continue // what cannot be read, a rewind did not write to
+		}
+		for _, e := range entries {
+			if e.Type().IsRegular() && strings.HasPrefix(e.Name(), prefix) {
+				_ = r.opts.FS.Remove(filepath.Join(dir, e.Name())) // it is only space
+			}
+		}
+	}
+}
+
+// idSize is how long the ids of entries of ours are.
+const idSize = 24
+
+// do changes one file, if it is as it was planned with, for the rewind that an entry
+// records.
+func (r *Recorder) do(ctx context.Context, it *Item, entryID string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -153,13 +264,13 @@ func (r *Recorder) do(ctx context.Context, it *Item) error {
 		if err := r.makeDirs(filepath.Dir(it.Path)); err != nil {
 			return err
 		}
-		err := durable.WriteNewFunc(r.opts.FS, it.Path, true, r.content(ctx, it))
+		err := durable.WriteNewTemp(r.opts.FS, it.Path, tempPrefix(entryID), r.opts.Durability == session.Sync, r.content(ctx, it))
 		if errors.Is(err, fs.ErrExist) {
 			return errRaced
 		}
 		return err
 	}
-	return durable.WriteFileFunc(r.opts.FS, it.Path, true, r.content(ctx, it))
+	return durable.WriteFileTemp(r.opts.FS, it.Path, tempPrefix(entryID), r.opts.Durability == session.Sync, r.content(ctx, it))
 }
 
 // content writes the file as it was, and looks last whether the one that it is to
@@ -221,6 +332,13 @@ func (r *Recorder) remove(ctx context.Context, it *Item) error {
 		}
 		dir = filepath.Dir(dir)
 	}
+	return r.syncDir(dir)
+}
+
+func (r *Recorder) syncDir(dir string) error {
+	if r.opts.Durability != session.Sync {
+		return nil
+	}
 	return r.opts.FS.SyncDir(dir)
 }
 
@@ -242,5 +360,5 @@ func (r *Recorder) makeDirs(dir string) error {
 	if err := r.opts.FS.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return r.opts.FS.SyncDir(parent)
+	return r.syncDir(parent)
 }

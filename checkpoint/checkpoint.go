@@ -33,6 +33,9 @@ const maxFiles = 1000
 type Options struct {
 	// MaxFile is the largest file that is recorded, in bytes; 0 means DefaultMaxFile.
 	MaxFile int64
+	// Durability is that of the files which a rewind writes: Sync, the zero value, has
+	// them survive power loss when Apply returns.
+	Durability session.Durability
 	// Progress is told, from one goroutine at a time, how many files of how many are
 	// done; nil means that nobody is.
 	Progress func(done, total int)
@@ -156,6 +159,10 @@ func (r *Recorder) update(ctx context.Context) error {
 	return nil
 }
 
+// atOnce is how many files are looked at, or written, at once: they are fsynced one by
+// one, and a disk does several for the price of one.
+var atOnce = max(8, runtime.GOMAXPROCS(0))
+
 // observation is a record in the making.
 type observation struct {
 	*Recorder
@@ -226,12 +233,7 @@ func (o *observation) everything() error {
 		if o.history.forbidden(dir) != "" {
 			continue
 		}
-		info, obstacle, err := o.history.inTheWay(filepath.Join(dir, "."))
-		_ = info
-		if err != nil {
-			return fmt.Errorf("recording %s: %w", dir, err)
-		}
-		if obstacle == "it is a directory now" {
+		if info, err := o.opts.FS.Lstat(dir); err == nil && info.IsDir() {
 			o.Dirs = append(o.Dirs, o.history.at(dir))
 			o.walk(dir)
 		}
@@ -290,8 +292,7 @@ func (o *observation) record(ctx context.Context, always bool) (Checkpoint, erro
 	o.paths = slices.CompactFunc(o.paths, func(a, b Place) bool { return a.Path == b.Path })
 	all := make([]seen, len(o.paths))
 	g, gctx := errgroup.WithContext(ctx)
-	// Blobs are fsynced one by one, and a disk does several at once for the price of one.
-	g.SetLimit(max(8, runtime.GOMAXPROCS(0)))
+	g.SetLimit(atOnce)
 	var done int
 	var mu sync.Mutex
 	for i, at := range o.paths {

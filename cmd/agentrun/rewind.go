@@ -94,7 +94,7 @@ func (r *rewindCommand) run(ctx context.Context, arg string) (err error) {
 	defer func() { err = closeSession(s, err) }()
 	p := r.progress("comparing")
 	defer p.end()
-	rec := checkpoint.New(m, s, checkpoint.Options{MaxFile: int64(r.maxFile), Progress: p.step})
+	rec := checkpoint.New(m, s, checkpoint.Options{MaxFile: int64(r.maxFile), Durability: r.durability.value, Progress: p.step})
 	id, err := rec.Find(ctx, arg)
 	if err != nil {
 		return err

@@ -10,10 +10,15 @@ import (
 // write is done, whole, and never in the place of another. The error matches
 // fs.ErrExist when something stands there by then. On an error no file and no
 // temporary is left, unless removing it failed too.
-func WriteNewFunc(fsys FS, name string, sync bool, write func(io.Writer) error) (err error) {
+func WriteNewFunc(fsys FS, name string, sync bool, write func(io.Writer) error) error {
+	return WriteNewTemp(fsys, name, filepath.Base(name), sync, write)
+}
+
+// WriteNewTemp is WriteNewFunc with a prefix for the temporary, as WriteFileTemp has it.
+func WriteNewTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer) error) (err error) {
 	fsys = or(fsys)
 	dir := filepath.Dir(name)
-	f, err := CreateTemp(fsys, dir, filepath.Base(name))
+	f, err := CreateTemp(fsys, dir, prefix)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}

@@ -28,10 +28,17 @@ func WriteFile(fsys FS, name string, sync bool, data []byte) error {
 }
 
 // WriteFileFunc is WriteFile for content that write produces.
-func WriteFileFunc(fsys FS, name string, sync bool, write func(io.Writer) error) (err error) {
+func WriteFileFunc(fsys FS, name string, sync bool, write func(io.Writer) error) error {
+	return WriteFileTemp(fsys, name, filepath.Base(name), sync, write)
+}
+
+// WriteFileTemp is WriteFileFunc with a prefix of the caller's choice for the
+// temporary, see CreateTemp: by it the caller knows what a killed process of his has
+// left in a directory that is not his.
+func WriteFileTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer) error) (err error) {
 	fsys = or(fsys)
 	dir := filepath.Dir(name)
-	f, err := CreateTemp(fsys, dir, filepath.Base(name))
+	f, err := CreateTemp(fsys, dir, prefix)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
