@@ -193,6 +193,22 @@ func parse(e entry.Entry) (r Record, bad int, ok bool) {
 	return r, bad, true
 }
 
+// Label is a word or two on what an entry records, "" for one that is no record.
+func Label(e entry.Entry) string {
+	r, _, ok := parse(e)
+	switch {
+	case !ok:
+		return ""
+	case r.Name != "":
+		return r.Name
+	case r.Cause == CauseRewind:
+		return "rewind to " + r.Target
+	case len(r.Files) == 1:
+		return r.Files[0].Path
+	}
+	return fmt.Sprintf("%d files", len(r.Files))
+}
+
 func valid[T any](list []T, place func(T) Place, bad *int) []T {
 	var good []T
 	for _, x := range list {

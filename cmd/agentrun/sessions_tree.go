@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/checkpoint"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -333,6 +334,9 @@ func words(e entry.Entry) string {
 	case entry.Custom:
 		if start, ok := bash.StartOf(e); ok {
 			return b.CustomType + ": " + start.Command
+		}
+		if name := checkpoint.Label(e); name != "" {
+			return b.CustomType + ": " + name
 		}
 		return b.CustomType
 	}

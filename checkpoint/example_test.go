@@ -1,0 +1,66 @@
+package checkpoint_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/agentrun/agentrun/checkpoint"
+	"github.com/agentrun/agentrun/session"
+)
+
+// A tool records a file before and after it changes it; later the change is undone.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "project")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	m, err := session.OpenManager(filepath.Join(dir, ".home"), session.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := m.Create(ctx, dir, session.CreateOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	r := checkpoint.New(m, s, checkpoint.Options{})
+
+	name := filepath.Join(dir, "greeting")
+	if err := os.WriteFile(name, []byte("hello"), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	begin, err := r.Checkpoint(ctx, "begin", name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := r.Before(ctx, name); err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("good morning"), 0o644); err != nil {
+		log.Fatal(err)
+	}
+	if err := r.After(ctx, name); err != nil {
+		log.Fatal(err)
+	}
+
+	plan, err := r.Plan(ctx, begin.Entry, checkpoint.PlanOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, it := range plan.Items {
+		fmt.Println(filepath.Base(it.Path), it.Action)
+	}
+	if _, err := r.Apply(ctx, plan); err != nil {
+		log.Fatal(err)
+	}
+	data, err := os.ReadFile(name)
+	fmt.Println(string(data), err)
+	// Output:
+	// greeting restore
+	// hello <nil>
+}
