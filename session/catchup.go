@@ -64,7 +64,7 @@ func (s *Session) catchUpLocked() error {
 // reload reads the file that stands under the path now, after another one has
 // taken the place of ours or bytes of ours are missing.
 func (s *Session) reload() error {
-	st, err := load(s.fs, s.Path())
+	st, err := load(s.fs, s.blobs, s.Path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading %s: %w", s.Path(), errAway)
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -86,7 +87,40 @@ func (x *examined) checkup(m *Manager) *Checkup {
 	for _, d := range x.damage {
 		c.Damage = append(c.Damage, x.stretch(d))
 	}
+	c.Blobs = append(c.Blobs, x.foldedBlobs()...)
 	return c
+}
+
+// foldedBlobs are the blobs that hold what a compressed log repeats.
+func (x *examined) foldedBlobs() []BlobCitation {
+	t := foldsOf(x.raw)
+	if t == nil {
+		return nil
+	}
+	list := make([]BlobCitation, len(t.blobs))
+	for _, f := range t.list {
+		b := &list[f.blob]
+		if b.Count++; b.Count == 1 {
+			*b = BlobCitation{Ref: t.blobs[f.blob].ref, Count: 1, Folded: true, First: x.placeOf(f.off)}
+		}
+	}
+	return slices.DeleteFunc(list, func(b BlobCitation) bool { return b.Count == 0 })
+}
+
+// placeOf is the entry, or the damage, that an offset of the log lies in.
+func (x *examined) placeOf(off int64) Place {
+	list := x.tree.nodes.list
+	i := sort.Search(len(list), func(i int) bool { return list[i].off > off }) - 1
+	if i >= 0 && off < list[i].off+int64(list[i].size) {
+		n := x.tree.Node(i)
+		return Place{Entry: n.ID, Line: n.Line, Offset: n.Offset, Bytes: int64(n.Size)}
+	}
+	for _, d := range x.damage {
+		if d.Kind != KindFrame && d.Offset <= off && off < d.Offset+d.Bytes {
+			return Place{Line: d.Line, Offset: d.Offset, Bytes: d.Bytes}
+		}
+	}
+	return Place{Offset: off}
 }
 
 func (x *examined) stretch(d Damage) Stretch {
@@ -116,7 +150,8 @@ func (x *examined) around(d Damage) (before, after int) {
 	case KindSeek:
 		return -1, -1
 	case KindFrame:
-		at := x.raw.ReaderAt.(*salvaged).gap(d.Offset)
+		frames, t := salvagedOf(x.raw)
+		at := t.logOffset(frames.gap(d.Offset))
 		after = sort.Search(len(list), func(i int) bool { return list[i].off > at })
 		if before = after - 1; after == len(list) {
 			after = -1

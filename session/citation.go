@@ -27,6 +27,9 @@ type BlobCitation struct {
 	Ref   blobref.Ref
 	First Place // of the entries that cite it
 	Count int
+	// Folded is set for what a compressed log repeats. Without the blob those entries
+	// are damaged, and First may know no entry.
+	Folded bool
 }
 
 // ArtifactCitation is an artifact that entries of a log refer to.

@@ -15,21 +15,25 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/localdir"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/internal/catalog"
 )
 
 // A cold session is <stem>.jsonl.zst: the log in frames of coldFrame bytes in the
 // seekable zstd format, so that any zstd reads it and the end of a large one is
-// read without the rest. While a plain file stands beside it the plain one
-// counts: that is how a crash between two steps leaves it.
+// read without the rest. What it repeats may be folded: see fold.go and folds.go.
+// While a plain file stands beside it the plain one counts: that is how a crash
+// between two steps leaves it.
 const coldFrame = 256 << 10
 
 // maxColdFrame bounds the memory that a frame of a hostile file may ask for.
 const maxColdFrame = 64 << 20
 
-// openCold reads a compressed log.
-func openCold(f durable.File, size int64) (source, error) {
+// openCold reads a compressed log as it was before it was compressed.
+func openCold(f durable.File, size int64, b blobs) (source, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxColdFrame))
 	if err != nil {
 		return source{}, err
@@ -42,7 +46,20 @@ func openCold(f durable.File, size int64) (source, error) {
 	if err != nil {
 		return source{}, fmt.Errorf("reading its frame index: %w", err)
 	}
-	return source{r, end}, nil
+	table, err := r.SeekTable()
+	if err != nil {
+		return source{}, fmt.Errorf("reading its frame index: %w", err)
+	}
+	dataEnd := uint64(0)
+	if n := table.NumFrames(); n > 0 {
+		last, _ := table.EntryByID(n - 1)
+		dataEnd = last.CompressedOffset + uint64(last.CompressedSize)
+	}
+	t, err := readFolds(source{f, size}, int64(dataEnd))
+	if err != nil || t == nil {
+		return source{r, end}, err
+	}
+	return unfold(source{r, end}, t, b)
 }
 
 // Compress replaces a session's plain file by a compressed one. Every reader goes
@@ -121,8 +138,15 @@ func (s *Session) compress(ctx context.Context) error {
 	}
 	name := catalog.ColdPath(s.Path())
 	file, modified := source{st.file, st.size}, int64(0)
-	err := durable.WriteFileFunc(s.fs, name, true, func(w io.Writer) error {
-		return writeCold(w, withContext(ctx, io.NewSectionReader(file, 0, file.size)))
+	var table *folds
+	var err error
+	if st.image == nil {
+		if table, err = planFolds(ctx, file, s.fold(ctx)); err != nil {
+			return fmt.Errorf("compressing %s: %w; the plain file stays", s.Path(), err)
+		}
+	}
+	err = durable.WriteFileFunc(s.fs, name, true, func(w io.Writer) error {
+		return writeCold(w, withContext(ctx, io.NewSectionReader(file, 0, file.size)), table)
 	})
 	if err == nil {
 		err = s.checkCold(ctx, name, file)
@@ -147,8 +171,32 @@ func (s *Session) compress(ctx context.Context) error {
 	return s.fs.SyncDir(filepath.Dir(s.Path()))
 }
 
-// writeCold writes what r yields as a compressed log.
-func writeCold(w io.Writer, r io.Reader) error {
+// fold stores what a log repeats. It goes to the kept blobs, durably: no other program
+// that shares the home knows that a compressed log needs it.
+func (s *Session) fold(ctx context.Context) func([]byte) (blobref.Ref, error) {
+	var kept *localdir.Store
+	return func(data []byte) (ref blobref.Ref, err error) {
+		if kept == nil {
+			if err := s.prepareHome(); err != nil {
+				return ref, err
+			}
+			if err := s.pin(); err != nil {
+				return ref, err
+			}
+			if kept, err = localdir.Open(catalog.KeptBlobsDir(s.manager.home), localdir.Options{Sync: true, FS: s.fs}); err != nil {
+				return ref, err
+			}
+		}
+		if ref, err = blobstore.Put(ctx, kept, data); err != nil {
+			return ref, err
+		}
+		return ref, s.registerBlob(ctx, ref)
+	}
+}
+
+// writeCold writes the log that r yields as a compressed one.
+func writeCold(w io.Writer, r io.Reader, t *folds) error {
+	r = t.streamReader(r)
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
@@ -168,6 +216,15 @@ func writeCold(w io.Writer, r io.Reader) error {
 		}
 		switch {
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			if t != nil {
+				frame, err := t.frame()
+				if err != nil {
+					return err
+				}
+				if _, err := w.Write(frame); err != nil {
+					return err
+				}
+			}
 			return sw.Close()
 		case err != nil:
 			return err
@@ -198,7 +255,7 @@ func (s *Session) checkCold(ctx context.Context, name string, plain source) erro
 	if err != nil {
 		return err
 	}
-	cold, err := openCold(f, id.Size)
+	cold, err := openCold(f, id.Size, s.blobs)
 	if err == nil && cold.size != plain.size {
 		err = fmt.Errorf("it holds %d bytes of %d", cold.size, plain.size)
 	}
@@ -222,7 +279,7 @@ func (s *Session) checkCold(ctx context.Context, name string, plain source) erro
 // restoreCold makes the plain file of a compressed session. The lock is held.
 func (s *Session) restoreCold(ctx context.Context) error {
 	st := s.known()
-	src, name := st.src, st.name(s.Path())
+	src, name := wholeSource(st.src), st.name(s.Path())
 	err := durable.WriteFileFunc(s.fs, s.Path(), true, func(out io.Writer) error {
 		w := bufio.NewWriterSize(out, 1<<20)
 		var buf []byte

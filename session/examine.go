@@ -58,7 +58,7 @@ func (p patched) ReadAt(b []byte, off int64) (int, error) {
 
 // examine reads the log at path. Close its state.
 func (m *Manager) examine(ctx context.Context, path string) (*examined, error) {
-	st, err := openState(m.opts.FS, path)
+	st, err := openState(m.opts.FS, m.blobs, path)
 	var x *examined
 	if err == nil {
 		x = &examined{st: st, raw: st.src}
@@ -70,7 +70,7 @@ func (m *Manager) examine(ctx context.Context, path string) (*examined, error) {
 		if st != nil {
 			st.close()
 		}
-		if st, frames, err = openSalvaged(ctx, m.opts.FS, path); err == nil {
+		if st, frames, err = openSalvaged(ctx, m.opts.FS, m.blobs, path); err == nil {
 			x = &examined{st: st, raw: st.src, frames: frames}
 			err = x.read(ctx, m, path)
 		}

@@ -25,7 +25,7 @@ type Log struct {
 // OpenLog opens the session file at path, or the compressed one that took its
 // place. Close it.
 func (m *Manager) OpenLog(path string) (*Log, error) {
-	st, err := openState(m.opts.FS, path)
+	st, err := openState(m.opts.FS, m.blobs, path)
 	if err != nil {
 		return nil, err
 	}

@@ -210,14 +210,14 @@ func (m *Manager) open(ctx context.Context, path string, readOnly bool) (*Sessio
 		path = real
 	}
 	m.settle(ctx, !readOnly)
-	st, err := load(m.opts.FS, path)
+	st, err := load(m.opts.FS, m.blobs, path)
 	for try := 0; errors.Is(err, fs.ErrNotExist) && try < maxHops; try++ {
 		to, merr := m.moved(ctx, m.resolved(path), "")
 		if merr != nil {
 			break
 		}
 		path = to
-		st, err = load(m.opts.FS, path)
+		st, err = load(m.opts.FS, m.blobs, path)
 	}
 	if err != nil {
 		return nil, err

@@ -87,6 +87,12 @@ func relined(st state, line []byte) (parts []io.Reader) {
 	}
 }
 
+// relinedFolds are the folded stretches of such a log. All of them are behind its
+// header, and one that is lost stays so: the blob may come back.
+func relinedFolds(st state, line []byte) *folds {
+	return foldsOf(st.src).moved(int64(len(line) - len(st.line)))
+}
+
 // copyLog writes the log with its new header into the staging directory and reads it
 // back. It returns the size of the file.
 func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, error) {
@@ -101,7 +107,7 @@ func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, erro
 		from = io.TeeReader(from, sum)
 	}
 	if st.cold {
-		err = writeCold(f, from)
+		err = writeCold(f, from, relinedFolds(st, line))
 	} else {
 		w := bufio.NewWriterSize(f, 1<<20)
 		if _, err = io.Copy(w, from); err == nil {
@@ -114,7 +120,7 @@ func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, erro
 	if err = errors.Join(err, f.Close()); err != nil {
 		return 0, err
 	}
-	back, err := openState(v.fs, filepath.Join(filepath.Dir(name), moveLog+catalog.PlainExt))
+	back, err := openState(v.fs, st.blobs, filepath.Join(filepath.Dir(name), moveLog+catalog.PlainExt))
 	if err != nil {
 		return 0, err
 	}
@@ -271,7 +277,7 @@ func (v *mover) copyLate(ctx context.Context, from, to string) error {
 func (v *mover) replaceHeader(ctx context.Context, st state, line []byte) error {
 	if st.cold {
 		return durable.WriteFileFunc(v.fs, catalog.ColdPath(v.j.From), true, func(w io.Writer) error {
-			return writeCold(w, withContext(ctx, io.MultiReader(relined(st, line)...)))
+			return writeCold(w, withContext(ctx, io.MultiReader(relined(st, line)...)), relinedFolds(st, line))
 		})
 	}
 	return durable.WriteFileFunc(v.fs, v.j.From, true, func(out io.Writer) error {

@@ -118,7 +118,7 @@ func (m *Manager) trace(ctx context.Context, path, id string) (string, error) {
 
 // came reports whether the log at path says that it was at old.
 func (m *Manager) came(path, old, id string) bool {
-	st, err := openState(m.opts.FS, path)
+	st, err := openState(m.opts.FS, m.blobs, path)
 	if err != nil {
 		return false
 	}
@@ -177,7 +177,7 @@ func (s *Session) arrive(to string) error {
 
 // enter goes on with the log at to, which is this session. s.mu is held.
 func (s *Session) enter(to string) error {
-	st, err := load(s.fs, to)
+	st, err := load(s.fs, s.blobs, to)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (s *Session) create(reqs []*request) error {
 	if err != nil {
 		return fmt.Errorf("making session %s: %w", s.Path(), err)
 	}
-	made, err := load(s.fs, s.Path())
+	made, err := load(s.fs, s.blobs, s.Path())
 	if err != nil {
 		return fmt.Errorf("making session %s: %w", s.Path(), err)
 	}

@@ -23,7 +23,7 @@ import (
 // two.
 type frame struct {
 	off, size int64 // in the file
-	at, len   int64 // in the log; damage stands there as one newline
+	at, len   int64 // in the stream; damage stands there as one newline
 	damaged   bool
 }
 
@@ -41,7 +41,7 @@ type salvaged struct {
 
 // openSalvaged opens a compressed log of which the table or a frame is damaged, and
 // tells what is.
-func openSalvaged(ctx context.Context, fsys durable.FS, path string) (st *state, damage []Damage, err error) {
+func openSalvaged(ctx context.Context, fsys durable.FS, b blobs, path string) (st *state, damage []Damage, err error) {
 	f, err := fsys.OpenFile(catalog.ColdPath(path), os.O_RDONLY, 0)
 	if err != nil {
 		return nil, nil, openError(path, err)
@@ -51,7 +51,7 @@ func openSalvaged(ctx context.Context, fsys durable.FS, path string) (st *state,
 			f.Close()
 		}
 	}()
-	st = &state{file: f, cold: true}
+	st = &state{file: f, cold: true, blobs: b}
 	if st.id, err = f.Identify(); err != nil {
 		return nil, nil, fmt.Errorf("opening session: %w", err)
 	}
@@ -74,6 +74,13 @@ func openSalvaged(ctx context.Context, fsys durable.FS, path string) (st *state,
 		damage = append(damage, Damage{Offset: s.end(), Bytes: st.size - s.end(), Kind: KindSeek})
 	}
 	st.src = source{s, size}
+	t, err := findFolds(ctx, st.src)
+	if err == nil && len(t.list) > 0 {
+		st.src, err = unfold(st.src, t, b)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	return st, damage, nil
 }
 
@@ -85,7 +92,18 @@ func (s *salvaged) end() int64 {
 	return 0
 }
 
-// gap is where in the log the frame at off of the file is missing.
+// salvagedOf is what src reads a damaged compressed log with, and the stretches that
+// were folded; nil when it reads something else.
+func salvagedOf(src source) (*salvaged, *folds) {
+	if u, ok := src.ReaderAt.(*unfolded); ok {
+		s, _ := u.stream.ReaderAt.(*salvaged)
+		return s, u.folds
+	}
+	s, _ := src.ReaderAt.(*salvaged)
+	return s, &folds{}
+}
+
+// gap is where in the stream the frame at off of the file is missing.
 func (s *salvaged) gap(off int64) int64 {
 	i := sort.Search(len(s.frames), func(i int) bool { return s.frames[i].off >= off })
 	if i == len(s.frames) {
@@ -259,8 +277,8 @@ func (s *salvaged) ReadAt(p []byte, off int64) (n int, err error) {
 
 // damagedFrames returns the bytes of the frames that could not be decompressed.
 func (x *examined) damagedFrames() (list [][]byte, err error) {
-	s, ok := x.raw.ReaderAt.(*salvaged)
-	if !ok {
+	s, _ := salvagedOf(x.raw)
+	if s == nil {
 		return nil, nil
 	}
 	for _, f := range s.frames {

@@ -37,7 +37,7 @@ func (s *Session) Snapshot(ctx context.Context) (Snapshot, error) {
 	if st.image != nil {
 		src = source{st.file, st.size}
 		if st.cold {
-			if src, err = openCold(st.file, st.size); err != nil {
+			if src, err = openCold(st.file, st.size, st.blobs); err != nil {
 				return Snapshot{}, fmt.Errorf("reading %s: %w", s.Path(), err)
 			}
 		}

@@ -18,6 +18,8 @@ type state struct {
 	file durable.File     // nil before the file exists
 	id   durable.Identity // of file, when it was opened; its size is not kept up
 	cold bool             // file is compressed: restored before an append
+	// blobs holds what was folded out of a compressed file.
+	blobs blobs
 	// image holds a session of version 1 or 2 as version 3 would write it; src
 	// reads it, and it replaces the file before an append.
 	image *image
@@ -33,8 +35,8 @@ type state struct {
 
 // load opens and reads what every use of a session needs: its preamble and its
 // last entry. The context of a large session is a matter of its end.
-func load(fsys durable.FS, path string) (*state, error) {
-	st, err := openState(fsys, path)
+func load(fsys durable.FS, b blobs, path string) (*state, error) {
+	st, err := openState(fsys, b, path)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +48,7 @@ func load(fsys durable.FS, path string) (*state, error) {
 }
 
 // openState opens the plain file or, when there is none, the compressed one.
-func openState(fsys durable.FS, path string) (*state, error) {
+func openState(fsys durable.FS, b blobs, path string) (*state, error) {
 	plain := catalog.PlainPath(path)
 	f, err := fsys.OpenFile(plain, os.O_RDONLY, 0)
 	cold := false
@@ -58,7 +60,7 @@ func openState(fsys durable.FS, path string) (*state, error) {
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	st := &state{file: f, cold: cold}
+	st := &state{file: f, cold: cold, blobs: b}
 	if st.id, err = f.Identify(); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("opening session: %w", err)
@@ -66,7 +68,7 @@ func openState(fsys durable.FS, path string) (*state, error) {
 	st.size = st.id.Size
 	st.src = source{f, st.size}
 	if cold {
-		if st.src, err = openCold(f, st.size); err != nil {
+		if st.src, err = openCold(f, st.size, b); err != nil {
 			f.Close()
 			return nil, fmt.Errorf("opening session %s: %w", catalog.ColdPath(path), err)
 		}

@@ -278,7 +278,7 @@ func (m *Manager) giveBlobsBack(ctx context.Context, dir string) error {
 	}
 	defer release()
 	return m.eachLog(dir, func(path string) error {
-		st, err := load(m.opts.FS, path)
+		st, err := load(m.opts.FS, m.blobs, path)
 		if err != nil || st.none {
 			return err
 		}

@@ -28,7 +28,9 @@ func newSessionsCompressCommand(env *environment) *cobra.Command {
 		Short: "Compress the log of a session, or of those left alone",
 		Long: `compress replaces the log of a session by a compressed one. Every command goes
 on to read it; the next entry restores the plain file. oh-my-pi and pi do not
-read it.
+read it. What a large log repeats, such as a history that every compaction
+embeds, is stored once, as blobs of the home: without them zstd -d does not give
+the log.
 
 With --older-than it compresses the sessions of the working directory, with
 --all those of every directory, that nobody has written to for that time. A

@@ -189,6 +189,9 @@ func (d *Doctor) missing(ctx context.Context) error {
 		}
 		f := Finding{Kind: KindBlobMissing, File: c.file}.at(c.place.Line, c.place.Offset, c.place.Bytes)
 		f.What = fmt.Sprintf("%s is not in the home: an image or a long string of entry %s stays a reference; %s", ref, c.place.Entry, c.sentence())
+		if c.folded {
+			f.What = fmt.Sprintf("%s is not in the home: what the compressed log repeats there cannot be read; %s", ref, c.sentence())
+		}
 		switch place := d.find(ctx, ref); {
 		case place == "":
 			f.Unmendable = true

@@ -64,6 +64,8 @@ type citation struct {
 	logs  []string // all that cite it, up to maxCiting
 	more  int
 	told  bool // as corrupt
+	// folded is set for what a compressed log repeats.
+	folded bool
 }
 
 // maxCiting bounds how many sessions are named with a missing blob.
@@ -322,7 +324,16 @@ func (d *Doctor) log(ctx context.Context, path string) (*session.Checkup, error)
 	case !found.Writable:
 		why = "the file is of a newer version of the format, which this program never changes"
 	case d.opt.Repair:
-		mended, err := d.m.Repair(ctx, path)
+		back, err := d.fetchFolded(ctx, found)
+		if err == nil && back {
+			if found, err = d.m.Check(ctx, path); err == nil && len(found.Damage) == 0 {
+				break
+			}
+		}
+		var mended *session.Checkup
+		if err == nil {
+			mended, err = d.m.Repair(ctx, path)
+		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -344,6 +355,39 @@ func (d *Doctor) log(ctx context.Context, path string) (*session.Checkup, error)
 		d.report(d.dropIndex(found.Path))
 	}
 	return found, nil
+}
+
+// fetchFolded brings back what was folded out of a compressed log and is lost: its
+// entries are whole again, and nothing need be left out.
+func (d *Doctor) fetchFolded(ctx context.Context, found *session.Checkup) (back bool, err error) {
+	for _, b := range found.Blobs {
+		if !b.Folded || d.holds(ctx, b.Ref) {
+			continue
+		}
+		kept := d.stores[len(d.stores)-1]
+		place, err := d.fetch(ctx, kept, b.Ref)
+		if err != nil {
+			return back, fmt.Errorf("bringing back %s, which it repeats: %w", b.Ref, err)
+		}
+		if place == "" {
+			continue
+		}
+		back = true
+		f := Finding{Kind: KindBlobMissing, File: found.Path, Repaired: true}.at(b.First.Line, b.First.Offset, b.First.Bytes)
+		f.What = fmt.Sprintf("%s was not in the home; the compressed log repeats it %d times", b.Ref, b.Count)
+		d.report(f.remedy("", "it is back from "+place))
+	}
+	return back, nil
+}
+
+// holds reports whether the home has a blob, and it is whole.
+func (d *Doctor) holds(ctx context.Context, ref blobref.Ref) bool {
+	for _, s := range d.stores {
+		if _, err := s.Check(ctx, ref); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // unfinished reports whether a log ends within a record.
@@ -370,7 +414,7 @@ func (d *Doctor) cite(found *session.Checkup) {
 	for _, b := range found.Blobs {
 		c := d.cited[b.Ref]
 		if c == nil {
-			c = &citation{file: found.Path, place: b.First}
+			c = &citation{file: found.Path, place: b.First, folded: b.Folded}
 			d.cited[b.Ref] = c
 			d.order = append(d.order, b.Ref)
 		}
