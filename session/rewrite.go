@@ -164,10 +164,8 @@ func versionText(h record.Header) string {
 // and in order. What is damaged goes to <session>.damaged first.
 func (s *Session) rewrite(ctx context.Context, header []byte) error {
 	st := s.known()
-	if err := s.keepDamaged(ctx); err != nil {
-		return err
-	}
 	err := durable.WriteFileFunc(s.fs, s.Path(), s.durability == Sync, func(out io.Writer) error {
+		var aside []byte // what is damaged, each stretch behind a newline
 		w := bufio.NewWriterSize(out, 1<<20)
 		w.Write(header)
 		if n := len(header); n == 0 || header[n-1] != '\n' {
@@ -177,10 +175,18 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 			eachRecord(line, func(raw []byte, _ int, _ record.Envelope) {
 				w.Write(raw)
 				w.WriteByte('\n')
-			}, nil)
+			}, func(at, size int, kind Kind) {
+				if kind != KindJoined { // all of its records are written again
+					aside = append(append(aside, line[at:at+size]...), '\n')
+				}
+			})
 			return true
 		})
-		return errors.Join(err, w.Flush())
+		if err = errors.Join(err, w.Flush()); err != nil || len(aside) == 0 {
+			return err
+		}
+		// Before the new file takes the place of the old one, which has these bytes.
+		return appendDamaged(s.fs, s.Path(), aside)
 	})
 	if err != nil {
 		return fmt.Errorf("rewriting session: %w", err)
@@ -199,23 +205,4 @@ func (s *Session) reopen() error {
 	s.replaced = len(s.writer.own) > 0
 	s.writer.file = nil
 	return nil
-}
-
-// keepDamaged appends every damaged stretch of the log to <session>.damaged, each
-// behind a newline, before a rewrite leaves it out.
-func (s *Session) keepDamaged(ctx context.Context) error {
-	st := s.known()
-	var aside []byte
-	err := eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
-		eachRecord(line, func([]byte, int, record.Envelope) {}, func(at, size int, kind Kind) {
-			if kind != KindJoined { // all of its records are written again
-				aside = append(append(aside, line[at:at+size]...), '\n')
-			}
-		})
-		return true
-	})
-	if err != nil || len(aside) == 0 {
-		return err
-	}
-	return appendDamaged(s.fs, s.Path(), aside)
 }
