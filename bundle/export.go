@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,21 +178,29 @@ func (x *exporter) piece(dir string, p artifacts.Piece) error {
 		return nil
 	}
 	name, path := artifactsDir+p.Name, filepath.Join(dir, filepath.FromSlash(p.Name))
-	if p.Log {
-		x.list.Artifacts++
-	}
 	if p.Data != nil {
 		return x.member(name, p.Size, bytes.NewReader(p.Data), nil)
 	}
-	switch {
-	case strings.HasSuffix(p.Name, ".jsonl"):
-		return x.file(name, path, p.Size, &x.refs)
-	case strings.HasSuffix(p.Name, ".jsonl.zst"):
+	var refs *refFinder
+	if strings.HasSuffix(p.Name, ".jsonl") {
+		refs = &x.refs
+	}
+	err := x.file(name, path, p.Size, refs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // discarded by who wrote it since it was listed
+	}
+	if err != nil {
+		return err
+	}
+	if p.Log {
+		x.list.Artifacts++
+	}
+	if strings.HasSuffix(p.Name, ".jsonl.zst") {
 		if err := x.scanCold(path); err != nil {
 			x.missing(name, "the blobs that it cites are not known: "+err.Error())
 		}
 	}
-	return x.file(name, path, p.Size, nil)
+	return nil
 }
 
 // file writes a file up to size bytes, all of it when that is negative. A log, which

@@ -183,6 +183,39 @@ func TestALogThatIsNoneIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
+func TestADirectoryThatCannotBeIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	m := newManager(t)
+	log := strings.Replace(logText, "/p/x", `/p\u0000x`, 1)
+	_, err := Import(t.Context(), m, bytes.NewReader(bundled(t, listed([]crafted{file(aboutName, aboutText), file(logName, log)}))), ImportOptions{})
+	if _, serr := os.Lstat(m.Home()); err == nil || serr == nil {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAHeaderMayHoldAnything(t *testing.T) {
+	for _, header := range []string{
+		`{"type":"session","version":3,"id":"s1","timestamp":"never","cwd":"relative/../.."}`,
+		`{"type":"session","version":3,"id":"s1","cwd":""}`,
+		`{"type":"session","version":3,"id":"s1","timestamp":"9999999-11-20T20:17:07.977Z","cwd":"/` + strings.Repeat("d/", 4000) + `"}`,
+		`{"type":"session","version":3,"id":"` + strings.Repeat("i", 10_000) + `","timestamp":"2026-11-20T20:17:07.977Z","cwd":"/../../etc"}`,
+		`{"type":"session","version":"x","id":".hidden","timestamp":7,"cwd":["/p"],"parentSession":{},"previousSessionFiles":"x"}`,
+	} {
+		m := newManager(t)
+		got, err := Import(t.Context(), m, bytes.NewReader(bundled(t, listed([]crafted{file(aboutName, aboutText), file(logName, header+"\n")}))), ImportOptions{})
+		if err != nil {
+			t.Errorf("%.80s: %v", header, err)
+			continue
+		}
+		sessions := filepath.Join(m.Home(), "sessions")
+		if rel, err := filepath.Rel(sessions, got.Path); err != nil || strings.Count(rel, "/") != 1 || !filepath.IsLocal(rel) {
+			t.Errorf("%.80s: it is in %s", header, got.Path)
+		}
+		if list := must(m.List(t.Context(), "")); len(list.Sessions) != 1 || len(list.Unreadable) > 0 {
+			t.Errorf("%.80s: %+v", header, list)
+		}
+	}
+}
+
 func TestBombsAreRefusedBeforeAnythingIsWritten(t *testing.T) {
 	const mega = 1 << 20
 	zeros := strings.Repeat("\x00", 64*mega)

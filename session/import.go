@@ -104,6 +104,13 @@ func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions)
 	if err := im.remap(o.Map); err != nil {
 		return nil, fmt.Errorf("importing session %.100s: %w", im.was, err)
 	}
+	cwd := im.header.CWD
+	if !filepath.IsAbs(cwd) {
+		cwd = "." // the file does not say; it is where it was imported
+	}
+	if im.dir, _, err = m.catalog.Dir(cwd); err != nil {
+		return nil, fmt.Errorf("importing session %.100s: %w", im.was, err)
+	}
 	if err := m.makeDir(catalog.SessionsDir(m.home)); err != nil {
 		return nil, fmt.Errorf("importing a session: %w", err)
 	}
@@ -186,17 +193,9 @@ func (im *Import) sweep() error {
 	return nil
 }
 
-// settle decides id, place and header, whose line was before.
+// settle decides id and header, whose line was before.
 func (im *Import) settle(ctx context.Context, p *preamble, before string) error {
-	m, h := im.m, &im.header
-	cwd := h.CWD
-	if !filepath.IsAbs(cwd) {
-		cwd = "." // the file does not say; it is where it was imported
-	}
-	var err error
-	if im.dir, _, err = m.catalog.Dir(cwd); err != nil {
-		return fmt.Errorf("importing session %.100s: %w", im.was, err)
-	}
+	h := &im.header
 	taken, err := im.taken(ctx)
 	if err != nil {
 		return fmt.Errorf("importing session %.100s: %w", im.was, err)
@@ -207,7 +206,7 @@ func (im *Import) settle(ctx context.Context, p *preamble, before string) error 
 			return fmt.Errorf("making a session id: %w", err)
 		}
 		h.ParentSession, h.ID = im.was, id.String()
-		h.Timestamp = string(record.AppendTime(nil, m.opts.Now()))
+		h.Timestamp = string(record.AppendTime(nil, im.m.opts.Now()))
 	}
 	if string(h.AppendLine(nil)) == before {
 		return nil // the log stays as it is, to the byte
@@ -287,7 +286,7 @@ func (im *Import) tempDir() string {
 // path is where the log will be.
 func (im *Import) path() (string, error) {
 	created, ok := record.ParseTime([]byte(im.header.Timestamp))
-	if !ok {
+	if y := created.UTC().Year(); !ok || y < 0 || y > 9999 {
 		created = im.m.opts.Now()
 		im.header.Timestamp = string(record.AppendTime(nil, created))
 	}
@@ -296,6 +295,12 @@ func (im *Import) path() (string, error) {
 		return "", err
 	}
 	return filepath.Join(im.dir, name), nil
+}
+
+// ArtifactsDir is where the artifacts of the session will be.
+func (im *Import) ArtifactsDir() (string, error) {
+	path, err := im.path()
+	return strings.TrimSuffix(path, catalog.PlainExt), err
 }
 
 // Staged names. The artifact directory is next to the log, under a name of its own.

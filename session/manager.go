@@ -113,6 +113,9 @@ func (m *Manager) localBlobs(dir string) (blobstore.Store, error) {
 // Home is the directory of the manager.
 func (m *Manager) Home() string { return m.home }
 
+// Quota is Options.Quota, nil without one.
+func (m *Manager) Quota() Quota { return m.opts.Quota }
+
 // Blobs is the store of the images and long strings of the home's sessions.
 func (m *Manager) Blobs() blobstore.Store { return m.blobs }
 

@@ -79,6 +79,9 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
+	if x.guard != nil {
+		o.Quota = x.guard.Artifacts
+	}
 	p := x.progress("importing, MB")
 	defer p.end()
 	o.Progress = func(done, total int64) { p.step(int(done>>20), int(total>>20)) }
@@ -91,7 +94,7 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 		x.remark("was not in it: %s", oneLine(m.String()))
 	}
 	if made.ID != made.Was {
-		x.remark("this home has a session %s, so it is %s here", oneLine(made.Was), made.ID)
+		x.remark("this home has a session %.100s, so it is %s here", oneLine(made.Was), made.ID)
 	}
 	if info, err := os.Stat(made.CWD); err != nil || !info.IsDir() {
 		x.remark("its directory %s is not here; agentrun import --map says where it is", oneLine(made.CWD))
