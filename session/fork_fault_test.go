@@ -26,7 +26,7 @@ func withArtifacts(t *testing.T, m *session.Manager) (path string, entries []str
 	s := newSession(t, m)
 	for i := range 3 {
 		id := artifactOf(t, s, fmt.Sprintf("artifact %d\n", i))
-		entries = append(entries, appendOK(t, s, user(fmt.Sprintf("artifact://%d", id))))
+		appendOK(t, s, user(fmt.Sprintf("artifact://%d", id)))
 	}
 	appendOK(t, s, bigMessage)
 	entries = ids(t, s)

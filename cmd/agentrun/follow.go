@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
@@ -308,7 +307,7 @@ func (v *followView) entry(e entry.Entry) error {
 	head := fmt.Sprintf("%s  %s  %s", localTime(e.Time()), shortID(e.ID()), oneLine(kind))
 	room := 120
 	if v.columns > 0 {
-		room = max(v.columns-ansi.StringWidth(head)-3, 8)
+		room = max(v.columns-terminal.String(head)-3, 8)
 	}
 	said := words(e)
 	if start, ok := bash.StartOf(e); ok {

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
+	"github.com/clipperhouse/displaywidth"
 
 	"github.com/agentrun/agentrun/session"
 )
@@ -29,14 +29,17 @@ func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 
 // oneLine makes one line of a title or path from a file, safe for a terminal.
 func oneLine(s string) string { return visible(session.CleanTitle(s)) }
 
+// terminal says how many columns a text takes; colours take none.
+var terminal = displaywidth.Options{ControlSequences: true}
+
 // firstWords is as much of a text as n columns of a line hold.
 func firstWords(text string, n int) string {
 	// A column takes at most four bytes in nearly every text, and looking at more is what
 	// this costs. Combining characters and runs of white space may need all sixteen.
 	for _, each := range []int{4, 16} {
 		line := oneLine(text[:min(len(text), each*n)])
-		if ansi.StringWidth(line) > n {
-			return strings.TrimRight(ansi.Truncate(line, n-1, ""), " ") + "…"
+		if terminal.String(line) > n {
+			return strings.TrimRight(terminal.TruncateString(line, n-1, ""), " ") + "…"
 		}
 		if len(text) <= each*n {
 			return line

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
@@ -25,7 +26,7 @@ type searchCommand struct {
 	cwd     string
 	tool    string
 	role    string
-	limit   int
+	limit   int64
 	reindex bool
 	noIndex bool
 }
@@ -37,16 +38,16 @@ func newSearchCommand(env *environment) *cobra.Command {
 		Short: "Search what was said and put out in all sessions",
 		Long: `search finds words in the sessions of every directory: in entries, in the output
 that was kept, in what agents handed back. All words must be in one entry or, in
-an output, in ten lines. Upper and lower case are the same. A word is found at the
-beginning of a word or of a part of an identifier: pool and timeout are in
+an output, in ten lines. Upper and lower case are the same. A word is found at
+the beginning of a word or of a part of an identifier: pool and timeout are in
 ConnectionPoolTimeout. No character has a meaning of its own; an argument with
 spaces is looked for as it is.
 
 Sessions come newest first; in each, lines of artifacts come before the entries
 that cite them. With --json it is one object a line: session, entry, url, line,
-role, snippet. The entry is null for a line of an output, and the line of an entry
-is that of the log. Roles besides those of messages are the types of other entries,
-artifact, agent and title.`,
+role, snippet. The entry is null for a line of an output, and the line of an
+entry is that of the log. Roles besides those of messages are the types of other
+entries, artifact, agent and title.`,
 		Example: `  agentrun search connection refused
   agentrun search ConnectionPool --tool bash --since 7d
   agentrun search --regex 'timeout after \d+ ms'`,
@@ -58,7 +59,7 @@ artifact, agent and title.`,
 	f.StringVar(&s.cwd, "cwd", "", "the sessions of the working directory `DIR`")
 	f.StringVar(&s.tool, "tool", "", "what the tool `NAME` was asked or put out")
 	f.StringVar(&s.role, "role", "", "messages of this `ROLE` (user, assistant, toolResult, ...), or artifact")
-	f.IntVar(&s.limit, "limit", search.DefaultLimit, "at most `N` hits, a few of each artifact; 0 for all")
+	f.Int64Var(&s.limit, "limit", search.DefaultLimit, "at most `N` hits, a few of each artifact; 0 for all")
 	f.BoolVar(&s.reindex, "reindex", false, "make the index anew first; needs no QUERY")
 	f.BoolVar(&s.noIndex, "no-index", false, "search the files themselves")
 	return cmd
@@ -78,8 +79,8 @@ func (s *searchCommand) run(ctx context.Context, words []string) error {
 	if len(words) == 0 && !s.reindex {
 		return usagef("search needs a QUERY: agentrun search connection refused")
 	}
-	if s.limit < 0 {
-		return usagef("--limit takes a number from 0 on, not %d", s.limit)
+	if s.limit < 0 || s.limit > math.MaxInt32 {
+		return usagef("--limit takes a number from 0 to 2147483647, not %d", s.limit)
 	}
 	since, err := parseSince(s.since, time.Now())
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *searchCommand) run(ctx context.Context, words []string) error {
 	}
 	q := search.Query{
 		Words: words, Regexp: s.regex, CWD: s.cwd, Since: since, Tool: s.tool, Role: s.role,
-		Limit: s.limit, NoIndex: s.noIndex,
+		Limit: int(s.limit), NoIndex: s.noIndex,
 	}
 	if s.limit == 0 {
 		q.Limit = -1

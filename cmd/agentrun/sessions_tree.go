@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/checkpoint"
@@ -274,7 +273,7 @@ func (d *drawing) line(lead string, at int, e entry.Entry) {
 	}
 	room := 60
 	if d.columns > 0 {
-		room = d.columns - ansi.StringWidth(lead+head+label+tail) - 2
+		room = d.columns - terminal.String(lead+head+label+tail) - 2
 	}
 	text := ""
 	if room >= 8 {
