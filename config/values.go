@@ -18,9 +18,19 @@ var units = []struct {
 	suffix string
 	bytes  int64
 }{
-	{"TIB", 1 << 40}, {"GIB", 1 << 30}, {"MIB", 1 << 20}, {"KIB", 1 << 10},
-	{"TB", 1 << 40}, {"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10},
-	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1},
+	{"TIB", 1 << 40},
+	{"GIB", 1 << 30},
+	{"MIB", 1 << 20},
+	{"KIB", 1 << 10},
+	{"TB", 1 << 40},
+	{"GB", 1 << 30},
+	{"MB", 1 << 20},
+	{"KB", 1 << 10},
+	{"T", 1 << 40},
+	{"G", 1 << 30},
+	{"M", 1 << 20},
+	{"K", 1 << 10},
+	{"B", 1},
 }
 
 var errSize = errors.New("give a size above 0 such as 500MB, 1.5GB or 1048576, in steps of 1024; leave it out for no limit")
