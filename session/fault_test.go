@@ -127,6 +127,14 @@ broken {
 	}, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
 		return opened(t, m, path, func(s *session.Session) ([]string, error) { return appendTwo(t, s) })
 	}},
+	{"compressing what repeats", fileOf(repeating), func(t *testing.T, m *session.Manager, path string) ([]string, error) {
+		return nil, m.Compress(t.Context(), path)
+	}},
+	{"appending to a session that was folded", func(t *testing.T, m *session.Manager) string {
+		return folded(t, m, repeating)
+	}, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
+		return opened(t, m, path, func(s *session.Session) ([]string, error) { return appendTwo(t, s) })
+	}},
 	{"branching", ours, func(t *testing.T, m *session.Manager, path string) ([]string, error) {
 		return opened(t, m, path, func(s *session.Session) ([]string, error) {
 			id, err := s.Branch(t.Context(), must(s.Tree(t.Context())).Node(0).ID, session.BranchOptions{})

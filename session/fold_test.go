@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/durable/faultfs"
 	"github.com/agentrun/agentrun/session"
 )
 
@@ -51,6 +53,9 @@ func compactions(r *rand.Rand, n, size int) string {
 	}
 	return b.String()
 }
+
+// repeating is a small log that is folded when it is compressed.
+var repeating = compactions(rand.New(rand.NewPCG(7, 8)), 7, 80_000)
 
 func kept(m *session.Manager) []string {
 	return must(filepath.Glob(filepath.Join(m.Home(), "kept-blobs", "*")))
@@ -268,6 +273,120 @@ func TestALostBlobDamagesTheLinesItStoodInAndNoOthers(t *testing.T) {
 			}
 			if got := readLog(t, m, path); got != text {
 				t.Error("with its blobs back it is read otherwise")
+			}
+		})
+	}
+}
+
+func TestABlobIsOnTheDiskBeforeThePlainLogGoes(t *testing.T) {
+	fsys := faultfs.New(durable.OS)
+	m := newManager(t, session.Options{Durability: session.Flush, FS: fsys})
+	path := folded(t, m, repeating)
+	dir := filepath.Join(m.Home(), "kept-blobs")
+	before, published := "", 0
+	for _, op := range fsys.Ops() {
+		verb, name, _ := strings.Cut(op, " ")
+		switch {
+		case verb == "rename" && filepath.Dir(name) == dir:
+			if !strings.HasPrefix(before, "sync "+dir) {
+				t.Errorf("%s after %s", op, before)
+			}
+		case verb == "syncdir" && name == dir:
+			published++
+		case verb == "remove" && name == path:
+			if published != len(kept(m)) {
+				t.Errorf("%d of %d blobs were there when the plain log went", published, len(kept(m)))
+			}
+			return
+		}
+		before = op
+	}
+	t.Errorf("the plain log was not removed: %q", fsys.Ops())
+}
+
+func TestAForkOfAFoldedSessionHasItsText(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path := folded(t, m, repeating)
+	made := must(m.Fork(t.Context(), path, session.ForkOptions{}))
+	for _, b := range kept(m) {
+		if err := os.Remove(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fork := reopen(t, m, made.Path)
+	noDamage(t, fork)
+	if got, want := ids(t, fork), 54; len(got) != want {
+		t.Errorf("%d entries of %d", len(got), want)
+	}
+	_, entries, _ := strings.Cut(repeating, "\n")
+	if got := string(must(os.ReadFile(made.Path))); !strings.Contains(got, entries) {
+		t.Error("its text is another one")
+	}
+}
+
+func TestAFoldedSessionIsMovedWithoutItsBlobs(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path := folded(t, m, repeating)
+	s := reopen(t, m, path)
+	s.Close()
+	blobs := map[string][]byte{}
+	for _, b := range kept(m) {
+		blobs[b] = must(os.ReadFile(b))
+		if err := os.Remove(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := must(m.Move(t.Context(), path, t.TempDir(), session.MoveOptions{}))
+	for b, data := range blobs {
+		if err := os.WriteFile(b, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, want, _ := strings.Cut(repeating, "\n")
+	if _, got, _ := strings.Cut(readLog(t, m, to.Path), "\n"); got != want {
+		t.Error("its text is another one")
+	}
+	if size := must(os.Stat(to.Path)).Size(); size > 300_000 {
+		t.Errorf("it is not folded any more: %d bytes", size)
+	}
+}
+
+func TestADamagedFrameOfAFoldedLogCostsItsLinesAlone(t *testing.T) {
+	text := compactions(rand.New(rand.NewPCG(9, 10)), 20, 200_000)
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path := folded(t, m, text)
+	good := must(os.ReadFile(path + ".zst"))
+	for name, hurt := range map[string]struct {
+		data  []byte
+		least int
+	}{
+		"without its tables": {good[:len(good)-300], 80},
+		"zeros in a frame":   {append(append(bytes.Clone(good[:len(good)/2]), make([]byte, 4096)...), good[len(good)/2+4096:]...), 30},
+		"cut":                {good[:len(good)*2/3], 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			os.Remove(path)
+			if err := os.WriteFile(path+".zst", hurt.data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			found := must(m.Check(t.Context(), path))
+			if len(found.Damage) == 0 {
+				t.Fatal("nothing is found")
+			}
+			must(m.Repair(t.Context(), path))
+			got := string(must(os.ReadFile(path)))
+			whole := 0
+			for line := range strings.Lines(got) {
+				if strings.Contains(text, line) {
+					whole++
+				}
+			}
+			t.Logf("%d lines of %d, %d entries, %v", whole, strings.Count(text, "\n"), found.Entries, found.Damage[0])
+			if whole < hurt.least || strings.Contains(got, "blob:sha256:") {
+				t.Errorf("%d lines are left", whole)
+			}
+			if hurt.least == 80 && got != text {
+				t.Error("it is not what it was")
 			}
 		})
 	}

@@ -61,19 +61,19 @@ var moveCases = []moveCase{
 	{name: "an old version", foreign: `{"type":"session","id":"s1","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/p"}
 {"type":"message","timestamp":"2025-11-20T23:33:51.000Z","message":{"role":"user","content":"one"}}
 `},
-	{name: "compressed", prepare: func(t *testing.T, m *session.Manager, s *session.Session, to string) {
-		if err := m.Compress(t.Context(), s.Path()); err != nil {
-			t.Fatal(err)
-		}
-	}},
+	{name: "compressed", prepare: compress},
+	{name: "folded", foreign: repeating, prepare: compress},
+	{name: "to another file system, folded", mounted: true, foreign: repeating, prepare: compress},
 	{name: "merging artifacts", prepare: otherArtifacts},
 	{name: "to another file system", mounted: true},
 	{name: "to another file system, merging artifacts", mounted: true, prepare: otherArtifacts},
-	{name: "to another file system, compressed", mounted: true, prepare: func(t *testing.T, m *session.Manager, s *session.Session, to string) {
-		if err := m.Compress(t.Context(), s.Path()); err != nil {
-			t.Fatal(err)
-		}
-	}},
+	{name: "to another file system, compressed", mounted: true, prepare: compress},
+}
+
+func compress(t *testing.T, m *session.Manager, s *session.Session, _ string) {
+	if err := m.Compress(t.Context(), s.Path()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // otherArtifacts puts an artifact directory with other numbers at the new place.
