@@ -216,21 +216,34 @@ func (f *File) record() error {
 	if err != nil {
 		return err
 	}
-	for try := 0; ; try++ {
-		if err := f.at(context.Background()); err != nil {
-			return err
-		}
-		if f.dir.opt.Sync {
-			err = f.dir.publish()
-		}
-		if err == nil {
-			err = durable.WriteFile(f.dir.fs, f.dir.join(sidecarName(f.id)), f.dir.opt.Sync, content)
-		}
-		// A directory that was moved just now takes no new file at its old place.
-		if !errors.Is(err, fs.ErrNotExist) || try == maxMoves {
+	// A directory that was moved just now takes no new file at its old place.
+	for range freeTries {
+		if err = f.put(content); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+	release, err := f.dir.lock(context.Background()) // it stays now
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f.put(content)
+}
+
+// freeTries is how often a sidecar is put into a directory that may be moved
+// meanwhile before the directory is locked for that.
+const freeTries = 3
+
+func (f *File) put(content []byte) error {
+	if err := f.at(context.Background()); err != nil {
+		return err
+	}
+	if f.dir.opt.Sync {
+		if err := f.dir.publish(); err != nil {
+			return err
+		}
+	}
+	return durable.WriteFile(f.dir.fs, f.dir.join(sidecarName(f.id)), f.dir.opt.Sync, content)
 }
 
 // Discard removes the artifact. Its number is not used again.
