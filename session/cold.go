@@ -140,7 +140,7 @@ func (s *Session) compress(ctx context.Context) error {
 	file, modified := source{st.file, st.size}, int64(0)
 	var table *folds
 	var err error
-	if st.image == nil {
+	if st.image == nil && s.manager.holds(s.Path()) { // a log elsewhere may go its own way, without the blobs
 		if table, err = planFolds(ctx, file, s.fold(ctx)); err != nil {
 			return fmt.Errorf("compressing %s: %w; the plain file stays", s.Path(), err)
 		}
@@ -187,10 +187,7 @@ func (s *Session) fold(ctx context.Context) func([]byte) (blobref.Ref, error) {
 				return ref, err
 			}
 		}
-		if ref, err = blobstore.Put(ctx, kept, data); err != nil {
-			return ref, err
-		}
-		return ref, s.registerBlob(ctx, ref)
+		return blobstore.Put(ctx, kept, data)
 	}
 }
 

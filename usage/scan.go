@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
@@ -111,9 +112,57 @@ func (s *scan) citations(b []byte) {
 type openLine struct {
 	head []byte
 	size int64
+	mark []byte // of what was folded there, as far as it was seen
 }
 
+// foldMark begins and ends what stands in a compressed log for a text that it
+// repeats: package session describes it. JSON has no such byte.
+const (
+	foldMark = 0x1a
+	maxMark  = blobref.TextLen + 10
+)
+
 func (l *openLine) take(b []byte, tools map[string]int64) {
+	for len(b) > 0 {
+		if len(l.mark) == 0 {
+			i := bytes.IndexByte(b, foldMark)
+			if i < 0 {
+				l.text(b, tools)
+				return
+			}
+			l.text(b[:i], tools)
+			l.mark, b = append(l.mark, foldMark), b[i+1:]
+			l.size++
+			continue
+		}
+		rest := b[:min(len(b), maxMark+1-len(l.mark))]
+		i := bytes.IndexByte(rest, foldMark)
+		if i >= 0 {
+			rest = b[:i+1]
+		}
+		l.mark = append(l.mark, rest...)
+		l.size += int64(len(rest))
+		b = b[len(rest):]
+		if n, ok := folded(l.mark); ok && i >= 0 {
+			l.size += n - int64(len(l.mark))
+		}
+		if i >= 0 || len(l.mark) > maxMark {
+			l.mark = l.mark[:0]
+		}
+	}
+}
+
+// folded is how much a mark stands for.
+func folded(mark []byte) (size int64, ok bool) {
+	ref, n, ok := bytes.Cut(mark[1:len(mark)-1], []byte{','})
+	if !ok || len(ref) != blobref.TextLen {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(string(n), 10, 31)
+	return int64(v), err == nil
+}
+
+func (l *openLine) text(b []byte, tools map[string]int64) {
 	for len(b) > 0 {
 		n, ended := len(b), false
 		if i := bytes.IndexByte(b, '\n'); i >= 0 {
@@ -131,7 +180,7 @@ func (l *openLine) end(tools map[string]int64) {
 	if l.size > 0 {
 		tools[toolOf(l.head)] += l.size
 	}
-	l.head, l.size = l.head[:0], 0
+	l.head, l.mark, l.size = l.head[:0], l.mark[:0], 0
 }
 
 // conversation is what lines are of that no tool wrote.
