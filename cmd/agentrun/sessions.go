@@ -9,7 +9,12 @@ func newSessionsCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List, show and manage sessions",
-		Long: `sessions lists the sessions of the working directory, as sessions list does.
+		Long: `sessions lists the sessions of the working directory, as sessions list does. At
+a terminal it is a list to pick from: / filters, a shows the sessions of every
+directory, enter tells how to go on with a session, r renames it, f forks it, d
+moves it to the trash, ? shows all keys. With --json or --quiet, or into a pipe,
+it is the plain list.
+
 Its commands take the session as ID: an id, its beginning, or the path of a
 log. Without an ID it is that of --session, else the newest session of the
 working directory.`,
@@ -19,7 +24,12 @@ working directory.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return list.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list.picks() {
+				return list.pick(cmd.Context())
+			}
+			return list.run(cmd.Context())
+		},
 	}
 	list.addFlags(cmd.Flags())
 	verbs := []*cobra.Command{

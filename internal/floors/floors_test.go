@@ -46,7 +46,8 @@ var floorOf = map[string]int{
 	"follow":         3,
 	"transcript":     3,
 
-	"cmd/agentrun": 8,
+	"cmd/agentrun/internal/picker": 7,
+	"cmd/agentrun":                 8,
 }
 
 // arrow is an import along a floor.
