@@ -100,7 +100,7 @@ var along = map[arrow]string{
 func outside(p pkg) bool { return !p.code() }
 
 // standalone are packages with a package comment and tests only.
-var standalone = []string{"internal/floors", "interop"}
+var standalone = []string{"internal/floors", "internal/lifetest", "interop"}
 
 func TestEveryPackageStandsOnAFloor(t *testing.T) {
 	all := packages(t)

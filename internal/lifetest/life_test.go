@@ -1,0 +1,414 @@
+package lifetest
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// step is one step of a life: numbers from which an operation is made of whatever the
+// sessions are by then, so that a life with some steps left out is one as well.
+type step struct {
+	What, Which, Where, How uint32
+}
+
+// weights say how often each operation comes.
+var weights = []struct {
+	do string
+	n  uint32
+}{
+	{"create", 5},
+	{"append", 30},
+	{"under", 4},
+	{"artifact", 12},
+	{"branch", 6},
+	{"label", 5},
+	{"rename", 4},
+	{"compact", 3},
+	{"fork", 5},
+	{"move", 6},
+	{"compress", 6},
+	{"rm", 4},
+	{"restore", 4},
+	{"gc", 2},
+	{"travel", 2},
+	{"doctor", 2},
+	{"reopen", 6},
+}
+
+// limits keep a life quick: sessions, and entries of one.
+const maxSessions, maxEntries = 8, 60
+
+func operation(n uint32) string {
+	total := uint32(0)
+	for _, w := range weights {
+		total += w.n
+	}
+	n %= total
+	for _, w := range weights {
+		if n < w.n {
+			return w.do
+		}
+		n -= w.n
+	}
+	panic("unreachable")
+}
+
+// life is one home, what works on it, and what must be in it.
+type life struct {
+	home, bundles string
+	dirs          []string
+	model         *model
+	w             *worker
+	trace         []string
+}
+
+func newLife(dir string) (*life, error) {
+	l := &life{home: filepath.Join(dir, "home"), bundles: dir, model: newModel()}
+	for i := range 3 {
+		l.dirs = append(l.dirs, filepath.Join(dir, fmt.Sprint("project", i)))
+		if err := os.Mkdir(l.dirs[i], 0o700); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	l.w, err = newWorker(l.home, durable.OS)
+	return l, err
+}
+
+// texts are what is said again and again, images and what is too long for a line
+// among them.
+func text(n uint32) string {
+	if n%40 == 0 {
+		return strings.Repeat(fmt.Sprintf("long %d é ", n/40%3), 60_000)
+	}
+	return fmt.Sprintf("text %d \u2028 \x00 ", n) + strings.Repeat("abc ", int(n%50))
+}
+
+func bodyOf(n uint32) body {
+	switch n % 7 {
+	case 0, 1:
+		return message(map[string]any{"role": "user", "content": text(n / 7)})
+	case 2:
+		image := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fmt.Sprint("image ", n/7%6), 300)))
+		return message(map[string]any{"role": "user", "content": []any{
+			map[string]any{"type": "text", "text": text(n / 7)},
+			map[string]any{"type": "image", "mimeType": "image/png", "data": image},
+		}})
+	case 3:
+		return message(map[string]any{"role": "assistant", "stopReason": "toolUse", "content": []any{
+			map[string]any{"type": "toolCall", "id": "c", "name": "bash", "arguments": map[string]any{"command": text(n / 7)}},
+		}})
+	case 4:
+		return message(map[string]any{"role": "assistant", "stopReason": "stop", "content": []any{map[string]any{"type": "text", "text": text(n / 7)}}})
+	case 5:
+		return body{entry.TypeModelChange, []byte(`{"provider":"p","modelId":"m` + strconv.Itoa(int(n/7%9)) + `","model":"p/m"}`)}
+	}
+	return body{entry.TypeCustom, []byte(`{"customType":"x","data":{"n":` + strconv.Itoa(int(n/7)) + `}}`)}
+}
+
+func pick[T any](from []T, n uint32) T { return from[int(n)%len(from)] }
+
+// job makes an operation of a step; false when there is nothing to do it with.
+func (l *life) job(s step) (job, bool) {
+	j := job{Do: operation(s.What)}
+	live, trashed := l.model.those(false), l.model.those(true)
+	switch {
+	case j.Do == "gc":
+		j.Option = s.How%2 == 0
+		return j, true
+	case j.Do == "doctor":
+		j.Option = true
+		return j, true
+	case j.Do == "restore":
+		if len(trashed) == 0 {
+			return j, false
+		}
+		j.ID = pick(trashed, s.Which).ID
+		return j, true
+	case len(live) == 0 || j.Do == "create":
+		j.Do, j.CWD = "create", pick(l.dirs, s.Which)
+		j.Bodies = []body{bodyOf(s.How)}
+		if len(live) >= maxSessions {
+			j = job{Do: "rm"}
+		}
+	}
+	if j.Do == "create" {
+		return j, true
+	}
+	on := pick(live, s.Which)
+	if len(on.Entries) > maxEntries || len(live) >= maxSessions && (j.Do == "fork" || j.Do == "travel") {
+		j = job{Do: "rm"}
+	}
+	j.ID, j.Path = on.ID, on.Path
+	l.detail(&j, s, on)
+	return j, true
+}
+
+func (l *life) detail(j *job, s step, on *state) {
+	at := ""
+	if len(on.Entries) > 0 {
+		at = pick(on.Entries, s.Where).ID
+	}
+	j.Text = fmt.Sprint("text ", s.How%1000)
+	switch j.Do {
+	case "append":
+		for i := range 1 + s.Where%3 {
+			j.Bodies = append(j.Bodies, bodyOf(s.How+i*7919))
+		}
+	case "under":
+		j.Entry, j.Bodies = at, []body{bodyOf(s.How)}
+	case "artifact":
+		j.Text = strings.Repeat(fmt.Sprintf("line %d\n", s.How), 20+int(s.Where%5000))
+	case "branch":
+		j.Entry = at
+		if s.How%2 == 0 {
+			j.Text = ""
+		}
+	case "label":
+		j.Entry = at
+		if s.How%4 == 0 {
+			j.Text = ""
+		}
+	case "compact":
+		j.Option = s.How%2 == 0
+	case "fork":
+		j.Option = s.How%2 == 0
+		if s.How%3 != 0 {
+			j.Entry = at
+		}
+	case "move":
+		j.CWD = pick(l.dirs, s.How)
+	case "travel":
+		j.File = filepath.Join(l.bundles, "x.agentrun")
+	}
+}
+
+// live does one step and judges it.
+func (l *life) live(ctx context.Context, s step) error {
+	j, ok := l.job(s)
+	if !ok {
+		return nil
+	}
+	said := fmt.Sprintf("%s %s cwd=%s entry=%s %.20q %v", j.Do, j.ID, filepath.Base(j.CWD), j.Entry, j.Text, j.Option)
+	l.trace = append(l.trace, said)
+	r, err := l.w.do(ctx, j)
+	if err != nil {
+		return err
+	}
+	return l.done(ctx, j, r)
+}
+
+// done judges an operation that was acknowledged.
+func (l *life) done(ctx context.Context, j job, r result) error {
+	fresh, err := session.OpenManager(l.home, session.Options{})
+	if err != nil {
+		return err
+	}
+	look := func(path string) (*state, error) { return look(ctx, fresh, path) }
+	before := l.model.sessions[j.ID]
+	switch j.Do {
+	case "create", "fork", "travel":
+		after, err := look(r.Path)
+		if err != nil {
+			return err
+		}
+		if j.Do == "create" {
+			if err := says(after.Entries, "", j.Bodies); err != nil || !slices.Equal(ids(after.Entries), r.IDs) {
+				return fmt.Errorf("it has %v, and acknowledged %v: %w", after.Entries, r.IDs, err)
+			}
+		} else if err := forked(before, after, j); err != nil {
+			return err
+		}
+		l.model.add(after)
+	case "rm":
+		before.Trashed = true
+	case "restore":
+		before.Trashed = false
+		return l.same(ctx, before, r.Path, before.CWD)
+	case "move":
+		return l.same(ctx, before, r.Path, j.CWD)
+	case "compress":
+		return l.same(ctx, before, before.Path, before.CWD)
+	case "gc":
+		if j.Option {
+			for _, s := range l.model.those(true) {
+				delete(l.model.sessions, s.ID)
+			}
+		}
+	case "doctor":
+		return l.examined(ctx, r)
+	case "reopen":
+	default:
+		after, err := look(before.Path)
+		if err != nil {
+			return err
+		}
+		if err := l.model.wrote(before, after, j, &r); err != nil {
+			return err
+		}
+		l.model.sessions[j.ID] = after
+		l.model.tell(after)
+	}
+	return nil
+}
+
+// same finds a session at path, of cwd, as it was.
+func (l *life) same(ctx context.Context, s *state, path, cwd string) error {
+	m, err := session.OpenManager(l.home, session.Options{})
+	if err != nil {
+		return err
+	}
+	after, err := look(ctx, m, path)
+	if err != nil {
+		return err
+	}
+	s.Path, s.CWD = after.Path, cwd
+	return unchanged(s, after)
+}
+
+// examined judges what the doctor said, who repairs.
+func (l *life) examined(ctx context.Context, r result) error {
+	if !l.model.killed && len(r.Findings) > 0 {
+		return fmt.Errorf("nobody was killed, and there are findings: %v", r.Findings)
+	}
+	again, err := l.w.examine(ctx, false)
+	if err != nil || len(again.Findings) > 0 {
+		return fmt.Errorf("after the repair of %v: %v %w", r.Findings, again.Findings, err)
+	}
+	if l.model.killed { // what was unfinished may be settled now
+		all, err := lookAround(ctx, l.home)
+		if err != nil {
+			return err
+		}
+		for id, s := range l.model.sessions {
+			after := all[id]
+			if after == nil || after.Trashed {
+				continue
+			}
+			for n, a := range s.Artifacts {
+				if got := after.Artifacts[n]; got.Sum == a.Sum {
+					s.Artifacts[n] = got
+				}
+			}
+			s.Torn = after.Torn
+		}
+	}
+	l.model.killed = false
+	return l.compare(ctx)
+}
+
+// compare compares everything.
+func (l *life) compare(ctx context.Context) error {
+	all, err := lookAround(ctx, l.home)
+	if err != nil {
+		return err
+	}
+	return l.sameAs(all)
+}
+
+func (l *life) sameAs(all map[string]*state) error {
+	for id, s := range l.model.sessions {
+		if err := unchanged(s, all[id]); err != nil {
+			return fmt.Errorf("session %s: %w", id, err)
+		}
+	}
+	for id := range all {
+		if l.model.sessions[id] == nil {
+			return fmt.Errorf("nobody made session %s", id)
+		}
+	}
+	return nil
+}
+
+// steps makes a life out of a seed.
+func steps(seed uint64, n int) []step {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	all := make([]step, n)
+	for i := range all {
+		all[i] = step{rng.Uint32(), rng.Uint32(), rng.Uint32(), rng.Uint32()}
+	}
+	return all
+}
+
+// run lives a life, and says where it went wrong.
+func run(ctx context.Context, dir string, all []step) (failed int, l *life, err error) {
+	if l, err = newLife(dir); err != nil {
+		return 0, l, err
+	}
+	for i, s := range all {
+		err := l.live(ctx, s)
+		if err == nil && (i%25 == 24 || i == len(all)-1) {
+			err = l.compare(ctx)
+		}
+		if err != nil {
+			return i, l, errors.Join(err, l.w.close())
+		}
+	}
+	return len(all), l, l.w.close()
+}
+
+// shrink leaves out steps as long as what is left goes wrong as well.
+func shrink(t *testing.T, all []step) ([]step, *life, error) {
+	failing := func(some []step) (*life, error) {
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		_, l, err := run(t.Context(), dir, some)
+		return l, err
+	}
+	l, err := failing(all)
+	tries := 100
+	for size := len(all) / 2; size > 0 && tries > 0; size /= 2 {
+		for at := 0; at+size <= len(all) && tries > 0; tries-- {
+			some := slices.Delete(slices.Clone(all), at, at+size)
+			if l2, err2 := failing(some); err2 != nil {
+				all, l, err = some, l2, err2
+			} else {
+				at += size
+			}
+		}
+	}
+	return all, l, err
+}
+
+// lived lives n steps and tells what went wrong in as few as possible.
+func lived(t *testing.T, n int) {
+	seed := uint64(0)
+	if s := os.Getenv("AGENTRUN_TEST_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("AGENTRUN_TEST_SEED=%d", seed)
+	all := steps(seed, n)
+	i, l, err := run(t.Context(), t.TempDir(), all)
+	if err == nil {
+		return
+	}
+	t.Logf("step %d of seed %d: %v\n%s", i, seed, err, strings.Join(l.trace[max(0, len(l.trace)-8):], "\n"))
+	_, l, short := shrink(t, all[:min(i+1, len(all))])
+	t.Fatalf("seed %d fails at step %d: %v\nthe shortest life that fails: %v\n%s", seed, i, err, short, strings.Join(l.trace, "\n"))
+}
+
+func TestALifeWithoutDeaths(t *testing.T) {
+	lived(t, 300)
+}
