@@ -14,20 +14,21 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun exec -- seq 1 300000           run a program, without a shell
   agentrun bash 'make 2>&1 | tail -50'    run a script
   agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
-  agentrun artifacts                      list what this session kept
-  agentrun follow [ID]                    print what happens while others work
+  agentrun artifacts | follow             what was kept; what others do now
   agentrun sessions                       list the sessions of this directory
-  agentrun sessions show|tree [ID]        look at one: summary, entries
-  agentrun sessions new|rename|rm|restore|path|compress
+  agentrun sessions show|tree|resume [ID] look at one; what a model is sent
+  agentrun sessions new|fork|branch|label|rename|move|rm|restore
+  agentrun sessions compress|du|path      pack; see where the bytes are
   agentrun search WORD... | doctor | gc   find words; find damage; free space
+  agentrun export -o FILE | import FILE   take a session along, or make a page
+  agentrun checkpoint PATH... | rewind ID keep files, and give them back
   agentrun version | man DIR | completion bash|zsh|fish
 
 Flags of every command, anywhere before "--":
   --home DIR         where everything is kept (AGENTRUN_HOME)
   --session ID       a session: id, its beginning, or path (AGENTRUN_SESSION);
                      else the newest one of this directory, else a new one
-  --new              start a new session
-  --json, --quiet    for programs; the output alone
+  --new, --json, --quiet   start a new session; for programs; the output alone
   --durability HOW   sync (survives power loss) or flush (AGENTRUN_DURABILITY)
 
 exec and bash exit with the status of the command, 124 after --timeout.
