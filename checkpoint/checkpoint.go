@@ -168,6 +168,7 @@ type observation struct {
 	*Recorder
 	Record
 	paths []Place // of files, each once after record began
+	ways  *ways
 }
 
 // skip notes that something is left out.
@@ -291,6 +292,7 @@ func (o *observation) record(ctx context.Context, always bool) (Checkpoint, erro
 	slices.SortFunc(o.paths, func(a, b Place) int { return strings.Compare(a.Path, b.Path) })
 	o.paths = slices.CompactFunc(o.paths, func(a, b Place) bool { return a.Path == b.Path })
 	all := make([]seen, len(o.paths))
+	o.ways = &ways{places: o.history.places}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	var done int
@@ -346,7 +348,7 @@ func (o *observation) look(ctx context.Context, at Place) (seen, error) {
 		last = t.last().after
 	}
 	s := seen{file: File{Place: at, Before: last}}
-	info, obstacle, err := o.history.inTheWay(at.Path)
+	info, obstacle, err := o.ways.inTheWay(at.Path)
 	switch {
 	case err != nil:
 		s.skipped = "it cannot be looked at: " + cause(err)

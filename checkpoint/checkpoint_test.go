@@ -361,7 +361,7 @@ func TestWhatIsReachedThroughALinkOrOutsideIsLeftAlone(t *testing.T) {
 
 func TestMoreFilesThanAnEntryHoldsAreSeveralEntries(t *testing.T) {
 	p := newProject(t, checkpoint.Options{Durability: session.Flush}, session.Options{Durability: session.Flush})
-	const n = 2500
+	const n = 1100
 	for i := range n {
 		p.write(fmt.Sprintf("d%d/f%d", i%7, i), fmt.Sprint("one ", i))
 	}

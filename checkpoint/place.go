@@ -1,12 +1,14 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/agentrun/agentrun/internal/durable"
 )
@@ -57,7 +59,8 @@ func realDir(dir string) (string, error) {
 func (p places) at(path string) Place {
 	at := Place{Path: path}
 	if p.root != "" && within(p.root, path) {
-		at.Rel, _ = filepath.Rel(p.root, path)
+		// Both are clean, so this is filepath.Rel at a fraction of its cost.
+		at.Rel = cmp.Or(strings.TrimPrefix(path[len(p.root):], "/"), ".")
 	}
 	return at
 }
@@ -77,10 +80,9 @@ func (p places) resolve(at Place) string {
 
 // forbidden says why a path is never touched, "" if it may be.
 func (p places) forbidden(path string) string {
-	for element := range strings.SplitSeq(path, "/") {
-		if element == ".git" {
-			return "it belongs to git"
-		}
+	// A file system may take .GIT for .git.
+	if strings.Contains(path, "/.") && strings.Contains(strings.ToLower(path)+"/", "/.git/") {
+		return "it belongs to git"
 	}
 	if p.home != "" && within(p.home, path) {
 		return "it is in the home of the sessions"
@@ -89,37 +91,76 @@ func (p places) forbidden(path string) string {
 }
 
 // inTheWay says what keeps a path from being a file that may be written: a link or a
-// file on the way to it, or anything but a regular file in its place. there is false
-// when nothing stands there. Links above the working directory of the session are the
-// user's own.
+// file on the way to it, or anything but a regular file in its place. info is nil when
+// nothing stands there. Links above the working directory of the session are the user's
+// own.
 func (p places) inTheWay(path string) (info fs.FileInfo, obstacle string, err error) {
+	return p.inPlace(path, p.onTheWay(filepath.Dir(path)))
+}
+
+// way is what there is on the way to the files of a directory.
+type way struct {
+	missing  bool // the directory is not there
+	obstacle string
+	err      error
+}
+
+func (p places) onTheWay(dir string) way {
 	base := "/"
-	if p.root != "" && within(p.root, path) {
+	if p.root != "" && within(p.root, dir) {
 		base = p.root
 	}
-	rel, err := filepath.Rel(base, path)
+	rel, err := filepath.Rel(base, dir)
 	if err != nil {
-		return nil, "", err
+		return way{err: err}
 	}
 	at := base
-	elements := strings.Split(rel, "/")
-	for i, element := range elements {
+	for element := range strings.SplitSeq(rel, "/") {
 		at = filepath.Join(at, element)
 		info, err := p.fs.Lstat(at)
-		switch last := i == len(elements)-1; {
+		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, "", nil
+			return way{missing: true}
 		case err != nil:
-			return nil, "", err
-		case last && info.Mode().IsRegular():
-			return info, "", nil
-		case last:
-			return nil, "it is " + kind(info.Mode()) + " now", nil
+			return way{err: err}
 		case !info.IsDir():
-			return nil, fmt.Sprintf("%s, on the way to it, is %s now", at, kind(info.Mode())), nil
+			return way{obstacle: fmt.Sprintf("%s, on the way to it, is %s now", at, kind(info.Mode()))}
 		}
 	}
-	return nil, "", nil
+	return way{}
+}
+
+// inPlace looks at a file, the way to which is known.
+func (p places) inPlace(path string, w way) (info fs.FileInfo, obstacle string, err error) {
+	if w.missing || w.obstacle != "" || w.err != nil {
+		return nil, w.obstacle, w.err
+	}
+	info, err = p.fs.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, "", nil
+	case err != nil:
+		return nil, "", err
+	case !info.Mode().IsRegular():
+		return nil, "it is " + kind(info.Mode()) + " now", nil
+	}
+	return info, "", nil
+}
+
+// ways remembers the ways to directories, for looks at many files at one time.
+type ways struct {
+	places
+	known sync.Map // of way, by directory
+}
+
+func (w *ways) inTheWay(path string) (info fs.FileInfo, obstacle string, err error) {
+	dir := filepath.Dir(path)
+	known, ok := w.known.Load(dir)
+	if !ok {
+		known = w.onTheWay(dir)
+		w.known.Store(dir, known)
+	}
+	return w.inPlace(path, known.(way))
 }
 
 func kind(mode fs.FileMode) string {

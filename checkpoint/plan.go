@@ -89,7 +89,8 @@ func (r *Recorder) Find(ctx context.Context, arg string) (string, error) {
 	return id, err
 }
 
-// Plan compares the recorded files with how they were at an entry. It changes nothing.
+// Plan compares the recorded files with how they were at an entry, "" for before the
+// first one. It changes nothing.
 func (r *Recorder) Plan(ctx context.Context, entryID string, o PlanOptions) (*Plan, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +102,7 @@ func (r *Recorder) plan(ctx context.Context, entryID string, o PlanOptions) (*Pl
 		return nil, err
 	}
 	p := &Plan{Entry: entryID, Leaf: entryID, Damaged: r.history.bad}
-	c := comparison{Recorder: r, PlanOptions: o}
+	c := comparison{Recorder: r, PlanOptions: o, ways: &ways{places: r.history.places}}
 	if err := c.until(ctx, p); err != nil {
 		return nil, fmt.Errorf("planning a rewind: %w", err)
 	}
@@ -121,6 +122,9 @@ func (r *Recorder) plan(ctx context.Context, entryID string, o PlanOptions) (*Pl
 // rewind it is what was before it.
 func (c *comparison) until(ctx context.Context, p *Plan) error {
 	h := c.history
+	if p.Entry == "" {
+		return nil
+	}
 	if i := h.find(p.Entry); i >= 0 {
 		if h.records[i].Cause != CauseRewind {
 			c.n, c.end = i+1, i+1
@@ -185,8 +189,9 @@ func (r *Recorder) lines(ctx context.Context, from int64, each func(line []byte,
 type comparison struct {
 	*Recorder
 	PlanOptions
-	n    int   // records that count
-	end  int   // behind those of a rewind that is undone; n otherwise
+	n    int // records that count
+	end  int // behind those of a rewind that is undone; n otherwise
+	ways *ways
 	runs *runs // nil before they are asked for
 }
 
@@ -203,7 +208,7 @@ func (c *comparison) item(ctx context.Context, t *track) (Item, error) {
 	case !c.Outside && (c.history.root == "" || !within(c.history.root, t.path)):
 		return decide(Skip, "it is outside of the session's directory; --outside includes it")
 	}
-	info, obstacle, err := c.history.inTheWay(t.path)
+	info, obstacle, err := c.ways.inTheWay(t.path)
 	switch {
 	case err != nil:
 		return decide(Refuse, "it cannot be looked at: %s", cause(err))

@@ -51,11 +51,10 @@ func (f *runs) add(e entry.Entry) {
 	if now.IsZero() {
 		return
 	}
-	for key, i := range f.open { // as far as is known until its end is found
-		if s := &f.list[i]; s.end.IsZero() || s.end.Before(s.begin) {
+	for _, i := range f.open { // as far as is known until its end is found
+		if s := &f.list[i]; s.end.IsZero() {
 			s.end = now
 		}
-		_ = key
 	}
 	if s, ok := bash.StartOf(e); ok {
 		f.begin("run "+s.Run, span{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -27,8 +28,9 @@ func newRewindCommand(env *environment) *cobra.Command {
 		Long: `rewind brings the recorded files back to how they were at an entry, and then
 lets the session go on from that entry, as sessions branch does. With --files it
 leaves the conversation where it is. ENTRY is the name of a checkpoint, or an id
-as sessions tree shows it, or its beginning. Any entry will do: there is one
-disk, so files are as the last record before it says, on whatever branch.
+as sessions tree shows it, or its beginning, or root for before the first. Any
+entry will do: there is one disk, so files are as the last record before it
+says, on whatever branch. A session that an agent loop drives is refused.
 
 --dry-run shows the plan, and changes nothing:
 
@@ -96,6 +98,9 @@ func (r *rewindCommand) run(ctx context.Context, arg string) (err error) {
 	defer p.end()
 	rec := checkpoint.New(m, s, checkpoint.Options{MaxFile: int64(r.maxFile), Durability: r.durability.value, Progress: p.step})
 	id, err := rec.Find(ctx, arg)
+	if errors.Is(err, session.ErrNoEntry) && arg == rootWord {
+		id, err = "", nil
+	}
 	if err != nil {
 		return err
 	}
