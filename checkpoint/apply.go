@@ -128,7 +128,7 @@ func (r *Recorder) keep(ctx context.Context, it *Item) error {
 		return nil
 	}
 	var stored error
-	now, err := observe(r.opts.FS, it.Path, r.opts.Now, func(f durable.File) (blobref.Ref, int64, error) {
+	now, err := observe(r.opts.FS, it.Path, r.opts.Now, func(f io.ReadSeeker) (blobref.Ref, int64, error) {
 		ref, n, err := r.s.PutBlob(ctx, f)
 		stored = err
 		return ref, n, err

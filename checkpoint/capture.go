@@ -55,7 +55,7 @@ const steadyTries = 3
 
 // observe reads a regular file with read, which says what content it has, until it was
 // the same file, unchanged, before and after.
-func observe(fsys durable.FS, path string, now func() time.Time, read func(f durable.File) (blobref.Ref, int64, error)) (*State, error) {
+func observe(fsys durable.FS, path string, now func() time.Time, read func(r io.ReadSeeker) (blobref.Ref, int64, error)) (*State, error) {
 	for range steadyTries {
 		s, err := observeOnce(fsys, path, now, read)
 		if s != nil || err != nil {
@@ -65,7 +65,7 @@ func observe(fsys durable.FS, path string, now func() time.Time, read func(f dur
 	return nil, fmt.Errorf("reading %s: %w", path, errUnsteady)
 }
 
-func observeOnce(fsys durable.FS, path string, now func() time.Time, read func(f durable.File) (blobref.Ref, int64, error)) (*State, error) {
+func observeOnce(fsys durable.FS, path string, now func() time.Time, read func(r io.ReadSeeker) (blobref.Ref, int64, error)) (*State, error) {
 	began := now()
 	f, err := fsys.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -76,7 +76,8 @@ func observeOnce(fsys durable.FS, path string, now func() time.Time, read func(f
 	if err != nil {
 		return nil, err
 	}
-	ref, size, err := read(f)
+	// A file that grows as fast as it is read would have no end.
+	ref, size, err := read(io.NewSectionReader(f, 0, before.Size()+1))
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +92,8 @@ func observeOnce(fsys durable.FS, path string, now func() time.Time, read func(f
 }
 
 // sum is the content of a file.
-func sum(ctx context.Context) func(f durable.File) (blobref.Ref, int64, error) {
-	return func(f durable.File) (blobref.Ref, int64, error) {
+func sum(ctx context.Context) func(r io.ReadSeeker) (blobref.Ref, int64, error) {
+	return func(f io.ReadSeeker) (blobref.Ref, int64, error) {
 		h := sha256.New()
 		n, err := io.Copy(h, reader{ctx, f})
 		var digest [sha256.Size]byte

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"runtime"
@@ -368,7 +369,7 @@ func (o *observation) look(ctx context.Context, at Place) (seen, error) {
 		s.skipped = fmt.Sprintf("it has %d bytes, and files of at most %d are recorded", info.Size(), o.opts.MaxFile)
 		return s, nil
 	}
-	now, err := observe(o.opts.FS, at.Path, o.opts.Now, func(f durable.File) (blobref.Ref, int64, error) {
+	now, err := observe(o.opts.FS, at.Path, o.opts.Now, func(f io.ReadSeeker) (blobref.Ref, int64, error) {
 		ref, n, err := o.s.PutBlob(ctx, f)
 		if err != nil {
 			err = &storeError{err}

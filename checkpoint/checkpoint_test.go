@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/agentrun/agentrun/checkpoint"
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -295,22 +298,85 @@ func (p *project) say(message string) {
 	check(p.t, err)
 }
 
-func TestAnUnchangedFileIsNotRecordedAgain(t *testing.T) {
-	later := time.Now().Add(time.Hour)
-	p := newProject(t, checkpoint.Options{Now: func() time.Time { return later }}, session.Options{})
+// opens counts how often files are opened.
+type opens struct {
+	durable.FS
+	n atomic.Int64
+}
+
+func (o *opens) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	o.n.Add(1)
+	return o.FS.OpenFile(name, flag, perm)
+}
+
+func TestAnUnchangedFileIsNeitherReadNorRecordedAgain(t *testing.T) {
+	fsys := &opens{FS: durable.OS}
+	later := time.Duration(0)
+	p := newProject(t, checkpoint.Options{FS: fsys, Now: func() time.Time { return time.Now().Add(later) }}, session.Options{})
 	p.write("a", "1")
-	p.checkpoint("a")
-	// It is not even read: root reads what nobody may, so the content is changed behind
-	// the back of the recorder, with the same time stamps, which only a test can do.
+	for _, c := range []struct {
+		name    string
+		prepare func()
+		changed int
+		opened  int64
+		files   string
+	}{
+		{"at first it is read", func() {}, 1, 1, `"files":[{`},
+		{"too young to be believed, it is read again", func() {}, 0, 1, `"files":[]`},
+		{"old enough, it is read and recorded once more", func() { later = time.Hour }, 0, 1, `"files":[{`},
+		{"then a look is enough", func() {}, 0, 0, `"files":[]`},
+		{"one with the same size and time is read", func() {
+			info, err := os.Stat(p.path("a"))
+			check(t, err)
+			p.write("a", "2")
+			check(t, os.Chtimes(p.path("a"), info.ModTime(), info.ModTime()))
+		}, 1, 1, `"files":[{`},
+	} {
+		c.prepare()
+		before := fsys.n.Load()
+		got := p.checkpoint("a")
+		if opened := fsys.n.Load() - before; got.Files != 1 || got.Changed != c.changed || opened != c.opened {
+			t.Errorf("%s: %+v, opened %d times", c.name, got, opened)
+		}
+		e, err := p.s.Entry(t.Context(), got.Entry)
+		check(t, err)
+		if !strings.Contains(string(e.Raw()), c.files) {
+			t.Errorf("%s: %s", c.name, e.Raw())
+		}
+	}
+}
+
+func TestAFileThatChangesWhileItIsReadIsLeftOut(t *testing.T) {
+	p := newProject(t, checkpoint.Options{}, session.Options{})
+	p.write("a", "1")
+	p.r = checkpoint.New(p.m, p.s, checkpoint.Options{FS: restless{durable.OS, p}})
 	c := p.checkpoint("a")
-	if c.Files != 1 || c.Changed != 0 {
+	if c.Files != 0 || len(c.Skipped) != 1 || !strings.Contains(c.Skipped[0].Reason, "it changes while it is read") {
 		t.Errorf("%+v", c)
 	}
-	e, err := p.s.Entry(t.Context(), c.Entry)
-	check(t, err)
-	if !strings.Contains(string(e.Raw()), `"files":[]`) {
-		t.Errorf("recorded again: %s", e.Raw())
-	}
+}
+
+// restless is a file system where a file grows whenever it is opened to be read.
+type restless struct {
+	durable.FS
+	p *project
+}
+
+func (r restless) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	f, err := r.FS.OpenFile(name, flag, perm)
+	return restlessFile{f, r.p}, err
+}
+
+type restlessFile struct {
+	durable.File
+	p *project
+}
+
+func (f restlessFile) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(b, off)
+	old, _ := os.ReadFile(f.Name())
+	f.p.write("a", string(old)+"x")
+	return n, err
 }
 
 func TestASessionThatMovedWithItsProjectRewindsThere(t *testing.T) {

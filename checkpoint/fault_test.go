@@ -104,8 +104,8 @@ func TestARewindWithAFaultAnywhereIsFinishedByAnother(t *testing.T) {
 					t.Errorf("fault at operation %d: left behind %s", n, left)
 				}
 				// Nothing that was overwritten is lost: back to before the first of them.
-				if first := p.firstRewind(); first != "" {
-					p.rewind(first)
+				if list := p.rewinds(); len(list) > 0 {
+					p.rewind(list[0])
 					p.want(late)
 				}
 				check(t, p.s.Close())
@@ -123,16 +123,16 @@ func TestARewindWithAFaultAnywhereIsFinishedByAnother(t *testing.T) {
 	}
 }
 
-// firstRewind is the first record of a rewind in the log, "" when there is none.
-func (p *project) firstRewind() string {
+// rewinds are the records of rewinds in the log.
+func (p *project) rewinds() (ids []string) {
 	p.t.Helper()
 	for e, err := range p.s.Entries(p.t.Context()) {
 		check(p.t, err)
 		if strings.Contains(string(e.Raw()), `"cause":"rewind"`) {
-			return e.ID()
+			ids = append(ids, e.ID())
 		}
 	}
-	return ""
+	return ids
 }
 
 func temporaries(t *testing.T, dir string) string {

@@ -80,6 +80,7 @@ func TestARewindThatIsKilledIsFinishedByAnother(t *testing.T) {
 	killed := 0
 	for range rounds(t) {
 		for _, to := range []struct{ entry, tree string }{{first, wantFirst}, {second, wantSecond}} {
+			from, known := p.tree(), p.rewinds()
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), rewinderEnv+"="+p.m.Home()+" "+p.s.Path()+" "+to.entry)
 			out, err := cmd.StdoutPipe()
@@ -96,8 +97,17 @@ func TestARewindThatIsKilledIsFinishedByAnother(t *testing.T) {
 			if cmd.Wait() != nil {
 				killed++
 			}
+			last := ""
+			if list := p.rewinds(); len(list) > len(known) {
+				last = list[len(known)]
+			}
 			p.rewind(to.entry)
 			p.want(to.tree)
+			if last != "" { // what the killed one has recorded takes it all back
+				p.rewind(last)
+				p.want(from)
+				p.rewind(to.entry)
+			}
 			if left := temporaries(t, p.dir); left != "" {
 				t.Fatalf("left behind: %s", left)
 			}
