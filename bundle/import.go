@@ -9,6 +9,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -166,20 +167,7 @@ func (in *importer) unpack(ctx context.Context) (_ Result, err error) {
 		}
 		defer func() { _ = release() }() // one that stays costs the collector a look
 	}
-	err = in.each(ctx, func(k kind, rel string, r io.Reader) error {
-		switch k {
-		case kindLog:
-			return im.Log(r)
-		case kindDamaged:
-			return im.Damaged(r)
-		case kindArtifact:
-			return im.Artifact(rel, r)
-		case kindBlob:
-			return in.blob(ctx, rel, r)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := in.stage(ctx, im); err != nil {
 		return Result{}, err
 	}
 	made, err := im.Publish(ctx)
@@ -188,6 +176,40 @@ func (in *importer) unpack(ctx context.Context) (_ Result, err error) {
 	}
 	l := in.found.manifest
 	return Result{Imported: made, Entries: l.Entries, Artifacts: l.Artifacts, Blobs: l.Blobs, Missing: l.Missing}, nil
+}
+
+// smallFile is up to where a file is held in memory, so that the next one is read
+// while it is written.
+const smallFile = 4 << 20
+
+// stage hands every member to where it goes.
+func (in *importer) stage(ctx context.Context, im *session.Import) error {
+	var writers errgroup.Group
+	writers.SetLimit(workers)
+	err := in.each(ctx, func(k kind, rel string, size int64, r io.Reader) error {
+		switch k {
+		case kindLog:
+			return im.Log(r)
+		case kindDamaged:
+			return im.Damaged(r)
+		case kindArtifact:
+			if size > smallFile {
+				return im.Artifact(rel, r)
+			}
+			data := make([]byte, size)
+			if _, err := io.ReadFull(r, data); err != nil {
+				return err
+			}
+			writers.Go(func() error { return im.SmallArtifact(rel, data) })
+		case kindBlob:
+			return in.blob(ctx, rel, r)
+		}
+		return nil
+	})
+	if werr := writers.Wait(); err == nil {
+		err = werr
+	}
+	return err
 }
 
 // admit asks the quotas of the home, before anything is written.
@@ -241,7 +263,7 @@ func (in *importer) admit(ctx context.Context, im *session.Import) error {
 var errChanged = errors.New("the bundle changed while it was imported: try again")
 
 // each hands the members to do, in order, as they were verified.
-func (in *importer) each(ctx context.Context, do func(k kind, rel string, r io.Reader) error) error {
+func (in *importer) each(ctx context.Context, do func(k kind, rel string, size int64, r io.Reader) error) error {
 	a, err := in.open()
 	if err != nil {
 		return err
@@ -261,14 +283,14 @@ func (in *importer) each(ctx context.Context, do func(k kind, rel string, r io.R
 		if i >= len(in.found.manifest.Members) || m.Name != in.found.manifest.Members[i].Name || m.Bytes != in.found.manifest.Members[i].Bytes {
 			return errChanged
 		}
-		r := &checked{ctx: ctx, r: a.tar, want: in.found.sums[i], left: m.Bytes}
-		if err := do(k, rel, r); err != nil {
+		r := &checked{ctx: ctx, r: a.tar, want: in.found.sums[i]}
+		if err := do(k, rel, m.Bytes, r); err != nil {
 			return err
 		}
-		if r.left > 0 && k != kindAbout {
-			if _, err := io.Copy(io.Discard, r); err != nil {
-				return err
-			}
+		// Nothing is left of it but, maybe, its end, which tells whether it is what was
+		// verified.
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return err
 		}
 	}
 }
@@ -280,7 +302,6 @@ type checked struct {
 	r    io.Reader
 	sum  uint32
 	want uint32
-	left int64
 }
 
 func (c *checked) Read(p []byte) (int, error) {
@@ -289,7 +310,6 @@ func (c *checked) Read(p []byte) (int, error) {
 	}
 	n, err := c.r.Read(p)
 	c.sum = crc32.Update(c.sum, castagnoli, p[:n])
-	c.left -= int64(n)
 	if err == io.EOF && c.sum != c.want {
 		err = errChanged
 	}

@@ -9,10 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,7 +53,7 @@ type ImportOptions struct {
 }
 
 // Import is a session on its way into a home, of which nothing can be seen before
-// Publish. Its methods belong to one goroutine. Close it.
+// Publish. Its methods belong to one goroutine, but for SmallArtifact. Close it.
 type Import struct {
 	m        *Manager
 	header   record.Header
@@ -60,11 +62,14 @@ type Import struct {
 	dir      string // that the session will be in
 	was      string // id in the log that came
 
-	lock    *durable.Lock // held from the beginning to Close
-	staging string        // "" before the first write
-	made    []string      // directories below it and itself, parents first
-	staged  map[string]bool
-	buf     []byte
+	lock *durable.Lock // held from the beginning to Close
+	buf  []byte
+
+	mu      sync.Mutex // guards all below
+	staging string     // "" before the first write
+	made    []string   // it and directories in it, parents first
+	isMade  map[string]bool
+	staged  map[string]bool // files in it
 }
 
 // Imported is what became of an import.
@@ -99,7 +104,7 @@ func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions)
 	if err != nil {
 		return nil, fmt.Errorf("importing a session: %w", err)
 	}
-	im := &Import{m: m, header: p.header, was: p.header.ID, staged: map[string]bool{}}
+	im := &Import{m: m, header: p.header, was: p.header.ID, staged: map[string]bool{}, isMade: map[string]bool{}}
 	before := string(p.header.AppendLine(nil))
 	if err := im.remap(o.Map); err != nil {
 		return nil, fmt.Errorf("importing session %.100s: %w", im.was, err)
@@ -318,7 +323,12 @@ func (im *Import) Log(r io.Reader) error {
 			return fmt.Errorf("importing the log: %w", err)
 		}
 	}
-	return im.write(stagedLog, io.MultiReader(bytes.NewReader(im.preamble), br))
+	return im.write(stagedLog, func(w io.Writer) error {
+		if _, err := w.Write(im.preamble); err != nil {
+			return err
+		}
+		return im.copy(w, br)
+	})
 }
 
 // Damaged takes in what was kept of damaged bytes.
@@ -326,51 +336,70 @@ func (im *Import) Damaged(r io.Reader) error {
 	if err := im.mark(); err != nil {
 		return err
 	}
-	return im.write(stagedDamaged, r)
+	return im.write(stagedDamaged, func(w io.Writer) error { return im.copy(w, r) })
 }
 
 // Artifact takes in a file of the artifact directory. name is relative to it.
 func (im *Import) Artifact(name string, r io.Reader) error {
+	return im.artifact(name, func(w io.Writer) error { return im.copy(w, r) })
+}
+
+// SmallArtifact is Artifact for bytes in memory. It may be called by several
+// goroutines at once, also while another method runs, except Publish and Close.
+func (im *Import) SmallArtifact(name string, data []byte) error {
+	return im.artifact(name, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+func (im *Import) artifact(name string, write func(io.Writer) error) error {
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("importing artifact %.200q: the name leads elsewhere", name)
 	}
 	if err := im.mark(); err != nil {
 		return err
 	}
-	return im.write(filepath.Join(stagedArtifacts, name), r)
+	return im.write(filepath.Join(stagedArtifacts, name), write)
 }
 
 // mark makes the staged artifact directory say that its log is not there yet.
 func (im *Import) mark() error {
-	name := filepath.Join(stagedArtifacts, importMark)
-	if im.staged[name] {
+	im.mu.Lock()
+	marked := im.staged[filepath.Join(stagedArtifacts, importMark)]
+	im.mu.Unlock()
+	if marked {
 		return nil
 	}
-	return im.write(name, strings.NewReader(""))
+	err := im.write(filepath.Join(stagedArtifacts, importMark), func(io.Writer) error { return nil })
+	if errors.Is(err, fs.ErrExist) {
+		return nil // another goroutine was faster
+	}
+	return err
+}
+
+func (im *Import) copy(w io.Writer, r io.Reader) error {
+	if im.buf == nil {
+		im.buf = make([]byte, blockSize)
+	}
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, im.buf)
+	return err
 }
 
 // write makes a file in the staging directory, and the directories it is in.
-func (im *Import) write(name string, r io.Reader) (err error) {
+func (im *Import) write(name string, write func(io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("importing %s: %w", name, err)
 		}
 	}()
-	if im.staging == "" {
-		im.staging = im.tempDir()
-		im.buf = make([]byte, blockSize)
-	}
-	if err := im.mkdir(filepath.Join(im.staging, filepath.Dir(name))); err != nil {
-		return err
-	}
-	f, err := durable.CreateExclusive(im.m.opts.FS, filepath.Join(im.staging, name))
+	f, err := im.create(name)
 	if err != nil {
 		return err
 	}
-	im.staged[name] = true
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{r}, im.buf)
-	if err == nil && im.m.opts.Durability == Sync {
-		err = f.Sync()
+	err = write(f)
+	if im.m.opts.Durability == Sync {
+		durable.WriteOut(f) // so that there is less to wait for in Publish
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -378,9 +407,56 @@ func (im *Import) write(name string, r io.Reader) (err error) {
 	return err
 }
 
-// mkdir makes a directory of the staging directory, or that itself.
+func (im *Import) create(name string) (durable.File, error) {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if im.staging == "" {
+		im.staging = im.tempDir()
+	}
+	if err := im.mkdir(filepath.Join(im.staging, filepath.Dir(name))); err != nil {
+		return nil, err
+	}
+	f, err := durable.CreateExclusive(im.m.opts.FS, filepath.Join(im.staging, name))
+	if err == nil {
+		im.staged[name] = true
+	}
+	return f, err
+}
+
+// fewFiles is how many files are made durable one by one. A sync of the file system
+// costs what all its users have written, and one of a file a commit of its own.
+const fewFiles = 8
+
+// sync makes what is staged durable.
+func (im *Import) sync() error {
+	fsys := im.m.opts.FS
+	if len(im.staged) > fewFiles {
+		return fsys.SyncFS(im.staging)
+	}
+	for name := range im.staged {
+		f, err := fsys.OpenFile(filepath.Join(im.staging, name), os.O_RDONLY, 0)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, dir := range slices.Backward(im.made) {
+		if err := fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mkdir makes a directory of the staging directory, or that itself. im.mu is held.
 func (im *Import) mkdir(dir string) error {
-	if slices.Contains(im.made, dir) {
+	if im.isMade[dir] {
 		return nil
 	}
 	if dir != im.staging {
@@ -391,7 +467,7 @@ func (im *Import) mkdir(dir string) error {
 	if err := im.m.opts.FS.Mkdir(dir, durable.DirPerm); err != nil {
 		return err
 	}
-	im.made = append(im.made, dir)
+	im.made, im.isMade[dir] = append(im.made, dir), true
 	return nil
 }
 
@@ -414,9 +490,7 @@ func (im *Import) Publish(ctx context.Context) (_ Imported, err error) {
 		err = im.m.makeDir(im.dir)
 	}
 	if err == nil && im.m.opts.Durability == Sync {
-		for _, dir := range slices.Backward(im.made) {
-			err = errors.Join(err, im.m.opts.FS.SyncDir(dir))
-		}
+		err = im.sync()
 	}
 	if err != nil {
 		return Imported{}, err
