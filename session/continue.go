@@ -20,7 +20,7 @@ func (m *Manager) Continue(ctx context.Context, cwd string, o CreateOptions) (s 
 	if s, err := m.openNewest(ctx, cwd); s != nil || err != nil {
 		return s, false, err
 	}
-	dir, _, err := m.catalog.Dir(cwd)
+	dir, _, err := m.placeFor(cwd)
 	if err != nil {
 		return nil, false, fmt.Errorf("making a session: %w", err)
 	}

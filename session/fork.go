@@ -149,7 +149,7 @@ func (s *Session) sibling(st state) (*Session, error) {
 	}
 	dir := filepath.Dir(s.Path())
 	if s.nested() && st.header.CWD != "" {
-		if dir, _, err = s.manager.catalog.Dir(st.header.CWD); err != nil {
+		if dir, _, err = s.manager.placeFor(st.header.CWD); err != nil {
 			return nil, err
 		}
 	}

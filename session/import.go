@@ -113,7 +113,7 @@ func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions)
 	if !filepath.IsAbs(cwd) {
 		cwd = "." // the file does not say; it is where it was imported
 	}
-	if im.dir, _, err = m.catalog.Dir(cwd); err != nil {
+	if im.dir, _, err = m.placeFor(cwd); err != nil {
 		return nil, fmt.Errorf("importing session %.100s: %w", im.was, err)
 	}
 	if err := m.makeDir(catalog.SessionsDir(m.home)); err != nil {

@@ -158,7 +158,7 @@ func (m *Manager) Create(ctx context.Context, cwd string, o CreateOptions) (*Ses
 	if err != nil {
 		return nil, fmt.Errorf("making a session: working directory: %w", err)
 	}
-	dir, cwd, err := m.catalog.Dir(cwd)
+	dir, cwd, err := m.placeFor(cwd)
 	if err != nil {
 		return nil, fmt.Errorf("making a session: %w", err)
 	}
@@ -299,6 +299,22 @@ func (m *Manager) Find(ctx context.Context, arg string) (Info, error) {
 func (m *Manager) Newest(ctx context.Context, cwd string) (Info, bool, error) {
 	m.settle(ctx, false)
 	return m.catalog.Newest(ctx, cwd)
+}
+
+// placeFor is the directory for a new session of cwd, and cwd resolved. A symbolic link
+// is none: nobody would find a session behind it again.
+func (m *Manager) placeFor(cwd string) (dir, resolved string, err error) {
+	if dir, resolved, err = m.catalog.Dir(cwd); err != nil {
+		return "", "", err
+	}
+	info, err := m.opts.FS.Lstat(dir)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return "", "", fmt.Errorf("%s is a symbolic link, and links are not followed here; put a directory in its place", dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	return dir, resolved, nil
 }
 
 // makeDir makes a directory of sessions in a home that says whose it is.

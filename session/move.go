@@ -154,7 +154,7 @@ func (v *mover) move(ctx context.Context, cwd string) (Moved, error) {
 			return Moved{}, err
 		}
 	}
-	dir, cwd, err := s.manager.catalog.Dir(cwd)
+	dir, cwd, err := s.manager.placeFor(cwd)
 	if err != nil {
 		return Moved{}, fmt.Errorf("moving %s: %w", s.Path(), err)
 	}

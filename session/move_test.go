@@ -180,6 +180,13 @@ func TestWhatIsRefusedLeavesTheSessionWhereItIs(t *testing.T) {
 			}
 			return s.Path(), cwd, session.MoveOptions{}
 		}, "0.read.log have the same id"},
+		"a place that is a link": {func(t *testing.T) (string, string, session.MoveOptions) {
+			s, linked := made(), t.TempDir()
+			if err := os.Symlink(t.TempDir(), filepath.Dir(placeOf(t, m, s.Path(), linked))); err != nil {
+				t.Fatal(err)
+			}
+			return s.Path(), linked, session.MoveOptions{}
+		}, "is a symbolic link"},
 		"a version that is newer": {func(t *testing.T) (string, string, session.MoveOptions) {
 			return fileOf(`{"type":"session","version":4,"id":"s4","cwd":"/p"}`+"\n")(t, m), cwd, session.MoveOptions{}
 		}, "version 4"},

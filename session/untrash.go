@@ -69,10 +69,13 @@ func (m *Manager) ListTrash(ctx context.Context) (*TrashListing, error) {
 	return l, nil
 }
 
-// isRemains reports whether a directory of the trash holds nothing but an origin.json.
+// isRemains reports whether a directory of the trash holds nothing but an origin.json,
+// or the temporary of one.
 func (m *Manager) isRemains(dir string) bool {
 	entries, err := m.opts.FS.ReadDir(dir)
-	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != originName })
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() != originName && !strings.HasPrefix(e.Name(), ".tmp-"+originName)
+	})
 }
 
 // readTrashed reads what a directory of the trash holds. The error of one without a

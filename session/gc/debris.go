@@ -27,7 +27,8 @@ func (c *collector) removeDebris(ctx context.Context, stores []*localdir.Store) 
 		return err
 	}
 	defer release()
-	d := &debris{collector: c, importing: importing, moving: journal.Any(c.FS, c.home)}
+	d := &debris{collector: c, importing: importing}
+	d.moves()
 	d.temporaries(c.home, nil)
 	d.temporaries(catalog.TrashDir(c.home), nil)
 	for _, s := range stores {
@@ -51,6 +52,17 @@ func (c *collector) removeDebris(ctx context.Context, stores []*localdir.Store) 
 		}
 	}
 	return d.failed
+}
+
+// moves removes what killed moves left beside their journals, and the directory when
+// it holds none: it makes every use of the home look for a move.
+func (d *debris) moves() {
+	dir := journal.Dir(d.home)
+	d.temporaries(dir, nil)
+	if d.Apply {
+		_ = d.FS.Remove(dir) // with a journal in it, it is not empty
+	}
+	d.moving = journal.Any(d.FS, d.home)
 }
 
 // debris looks through the sessions of a home.

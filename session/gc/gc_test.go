@@ -431,3 +431,26 @@ func TestAUsedSessionIsNotWarnedOfAgain(t *testing.T) {
 		t.Errorf("after 63 days: %+v", r)
 	}
 }
+
+func TestWhatAKilledMoveOrRemovalLeavesGoes(t *testing.T) {
+	home := t.TempDir()
+	m := manager(t, home)
+	newSession(t, m, text("one"))
+	left := []string{
+		filepath.Join(home, "moves", ".tmp-0011223344556677.json-1"),
+		filepath.Join(home, "trash", "20260102T030405.000Z_x", ".tmp-origin.json-1"),
+	}
+	for _, path := range left {
+		write(t, path, "{")
+	}
+	c := gc.Options{Apply: true, Now: func() time.Time { return time.Now().Add(48 * time.Hour) }}
+	report := must(gc.Run(t.Context(), m, c))
+	if len(report.Kept) > 0 {
+		t.Errorf("kept: %v", report.Kept)
+	}
+	for _, path := range left {
+		if there(path) {
+			t.Errorf("%s is there", path)
+		}
+	}
+}
