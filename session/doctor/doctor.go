@@ -55,6 +55,7 @@ type Doctor struct {
 	stores []*localdir.Store // where the blobs of the home are
 	cited  map[blobref.Ref]*citation
 	order  []blobref.Ref
+	gone   *[]string // names of logs that are not where they were listed; nil: that is a finding
 }
 
 // citation is a blob that sessions need.
@@ -142,16 +143,54 @@ func (d *Doctor) Home(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range append(paths, trashed...) {
-		if err := d.session(ctx, path); err != nil {
-			return err
-		}
+	if err := d.listed(ctx, append(paths, trashed...)); err != nil {
+		return err
 	}
 	if err := d.allBlobs(ctx); err != nil {
 		return err
 	}
 	return d.missing(ctx)
 }
+
+// listed examines logs of the home. One that was moved or compressed since it was
+// listed is looked for again, and one that was removed for good is none.
+func (d *Doctor) listed(ctx context.Context, paths []string) error {
+	for try := 0; ; try++ {
+		var gone []string
+		d.gone = &gone
+		if try == maxTries {
+			d.gone = nil // it is listed and cannot be opened: that is a finding
+		}
+		for _, path := range paths {
+			if err := d.session(ctx, path); err != nil {
+				return err
+			}
+		}
+		if d.gone = nil; len(gone) == 0 {
+			return nil
+		}
+		now, err := d.m.List(ctx, "")
+		if err != nil {
+			return err
+		}
+		if paths, err = d.trashed(); err != nil {
+			return err
+		}
+		for _, s := range now.Sessions {
+			paths = append(paths, s.Path)
+		}
+		for _, u := range now.Unreadable {
+			paths = append(paths, u.Path)
+		}
+		paths = slices.DeleteFunc(paths, func(path string) bool {
+			stem, ok := catalog.Stem(path)
+			return !ok || !slices.Contains(gone, filepath.Base(stem))
+		})
+	}
+}
+
+// maxTries bounds how often a log is looked for that others move.
+const maxTries = 3
 
 // Directory examines the sessions of the working directory cwd and the blobs that
 // they cite.
@@ -238,7 +277,10 @@ func (d *Doctor) logsIn(dir string) (paths []string, err error) {
 // session examines a log, its artifacts, and the sessions of its subagents.
 func (d *Doctor) session(ctx context.Context, path string) error {
 	dir, _ := catalog.ArtifactsDir(path)
-	found, err := d.log(ctx, path)
+	found, err := d.log(ctx, path, d.gone)
+	if errors.Is(err, errGone) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -248,7 +290,7 @@ func (d *Doctor) session(ctx context.Context, path string) error {
 		return err
 	}
 	for _, path := range nested {
-		found, err := d.log(ctx, path)
+		found, err := d.log(ctx, path, nil)
 		if err != nil {
 			return err
 		}
@@ -298,8 +340,11 @@ func (d *Doctor) nested(ctx context.Context, dir string, depth int) (paths []str
 	return paths, nil
 }
 
-// log examines one log.
-func (d *Doctor) log(ctx context.Context, path string) (*session.Checkup, error) {
+// errGone is the error of a log that is not where it was listed.
+var errGone = errors.New("the log is not there any more")
+
+// log examines one log. When it is not there, its name goes to gone, unless that is nil.
+func (d *Doctor) log(ctx context.Context, path string, gone *[]string) (*session.Checkup, error) {
 	found, err := d.m.Check(ctx, path)
 	if err == nil && unfinished(found) {
 		// Somebody may have been in the middle of writing that line.
@@ -307,6 +352,10 @@ func (d *Doctor) log(ctx context.Context, path string) (*session.Checkup, error)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if stem, ok := catalog.Stem(path); ok && gone != nil && errors.Is(err, fs.ErrNotExist) {
+		*gone = append(*gone, filepath.Base(stem))
+		return nil, errGone
 	}
 	d.sum.Logs++
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -130,6 +131,44 @@ func contents(t *testing.T, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	return all
+}
+
+func TestALogThatIsMovedOrRemovedMeanwhileIsNoFinding(t *testing.T) {
+	for name, away := range map[string]func(m *session.Manager, path string) error{
+		"moved": func(m *session.Manager, path string) error {
+			_, err := m.Move(t.Context(), path, t.TempDir(), session.MoveOptions{})
+			return err
+		},
+		"removed": func(m *session.Manager, path string) error {
+			_, err := m.Trash(t.Context(), path)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHome(t)
+			fill(t, h.m)
+			logs := map[string]bool{}
+			for _, s := range must(h.m.List(t.Context(), "")).Sessions {
+				logs[s.Path] = true
+			}
+			if len(logs) < 2 {
+				t.Fatalf("there are %d sessions", len(logs))
+			}
+			last := slices.Max(slices.Collect(maps.Keys(logs)))
+			done := false
+			found, sum := examine(t, h.m, doctor.Options{Progress: func(int64) {
+				if !done {
+					done = true
+					if err := away(h.m, last); err != nil {
+						t.Error(err)
+					}
+				}
+			}})
+			if len(found) > 0 || sum.Logs != 4 {
+				t.Errorf("found %+v in %+v", found, sum)
+			}
+		})
+	}
 }
 
 func TestNothingIsFoundInAHealthyHome(t *testing.T) {
