@@ -70,11 +70,12 @@ func (m *Manager) ListTrash(ctx context.Context) (*TrashListing, error) {
 }
 
 // isRemains reports whether a directory of the trash holds nothing but an origin.json,
-// or the temporary of one.
+// the temporary of one, or the lock of who has repaired the log there.
 func (m *Manager) isRemains(dir string) bool {
 	entries, err := m.opts.FS.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return e.Name() != originName && !strings.HasPrefix(e.Name(), ".tmp-"+originName)
+		name := e.Name()
+		return name != originName && !strings.HasPrefix(name, ".tmp-"+originName) && filepath.Ext(name) != ".lock"
 	})
 }
 
@@ -238,6 +239,7 @@ func (m *Manager) restoreTrashed(ctx context.Context, t Trashed) (string, error)
 		return "", fmt.Errorf("it is back at %s, but a power loss may undo that: %w", path, err)
 	}
 	// It is back; what is left in the trash is no session, and the collector's.
+	_ = m.opts.FS.Remove(catalog.LockPath(filepath.Join(t.Dir, t.log)))
 	_ = m.opts.FS.Remove(filepath.Join(t.Dir, originName))
 	_ = m.opts.FS.Remove(t.Dir)
 	return path, nil
@@ -252,7 +254,8 @@ func (m *Manager) toRestore(t Trashed, dir string) ([]string, error) {
 	var names []string
 	targets := []string{catalog.PlainPath(t.log), catalog.ColdPath(t.log)}
 	for _, e := range entries {
-		if name := e.Name(); name != originName && name != t.log {
+		// A repair in the trash has left its lock, and that of the place is held.
+		if name := e.Name(); name != originName && name != t.log && name != catalog.LockPath(t.log) {
 			names = append(names, name)
 			targets = append(targets, name)
 		}

@@ -204,3 +204,22 @@ func TestTheBlobsOfARestoredSessionAreWhereOtherProgramsLook(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestASessionThatWasRepairedInTheTrashComesBack(t *testing.T) {
+	m := newManager(t, session.Options{Durability: session.Flush})
+	path, _, gone := trashed(t, m)
+	log := filepath.Join(gone.Dir, filepath.Base(path))
+	f := must(os.OpenFile(log, os.O_WRONLY|os.O_APPEND, 0))
+	if _, err := f.WriteString("garbage\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	must(m.Repair(t.Context(), log))
+	back := must(m.RestoreTrashed(t.Context(), must(m.FindTrash(t.Context(), gone.ID))))
+	noDamage(t, reopen(t, m, back))
+	if l := must(m.ListTrash(t.Context())); back != path || len(l.Sessions)+len(l.Remains)+len(l.Unreadable) > 0 {
+		t.Errorf("it is at %s, and the trash holds %+v", back, l)
+	}
+}
