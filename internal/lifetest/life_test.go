@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session"
@@ -22,6 +23,8 @@ import (
 // sessions are by then, so that a life with some steps left out is one as well.
 type step struct {
 	What, Which, Where, How uint32
+	Death                   int  // the operation on the disk at which the process dies; -1 for none
+	Process                 bool // it is a process of its own
 }
 
 // weights say how often each operation comes.
@@ -73,10 +76,12 @@ type life struct {
 	model         *model
 	w             *worker
 	trace         []string
+	deaths        int
+	did           map[string]int
 }
 
 func newLife(dir string) (*life, error) {
-	l := &life{home: filepath.Join(dir, "home"), bundles: dir, model: newModel()}
+	l := &life{home: filepath.Join(dir, "home"), bundles: dir, model: newModel(), did: map[string]int{}}
 	for i := range 3 {
 		l.dirs = append(l.dirs, filepath.Join(dir, fmt.Sprint("project", i)))
 		if err := os.Mkdir(l.dirs[i], 0o700); err != nil {
@@ -202,8 +207,15 @@ func (l *life) live(ctx context.Context, s step) error {
 	if !ok {
 		return nil
 	}
-	said := fmt.Sprintf("%s %s cwd=%s entry=%s %.20q %v", j.Do, j.ID, filepath.Base(j.CWD), j.Entry, j.Text, j.Option)
+	said := fmt.Sprintf("%s %s cwd=%s entry=%s %.20q %v death=%d", j.Do, j.ID, filepath.Base(j.CWD), j.Entry, j.Text, j.Option, s.Death)
 	l.trace = append(l.trace, said)
+	l.did[j.Do]++
+	// A new title is written over the old one at the beginning of the file, which a
+	// process does or does not; here it would die with half of it written.
+	if s.Death >= 0 && j.Do != "reopen" && j.Do != "rename" {
+		// Who writes an artifact is alive as long as the process is.
+		return l.die(ctx, j, s.Death, s.Process || j.Do == "artifact")
+	}
 	r, err := l.w.do(ctx, j)
 	if err != nil {
 		return err
@@ -294,16 +306,9 @@ func (l *life) examined(ctx context.Context, r result) error {
 			return err
 		}
 		for id, s := range l.model.sessions {
-			after := all[id]
-			if after == nil || after.Trashed {
-				continue
+			if all[id] != nil {
+				s.settle(all[id])
 			}
-			for n, a := range s.Artifacts {
-				if got := after.Artifacts[n]; got.Sum == a.Sum {
-					s.Artifacts[n] = got
-				}
-			}
-			s.Torn = after.Torn
 		}
 	}
 	l.model.killed = false
@@ -334,11 +339,14 @@ func (l *life) sameAs(all map[string]*state) error {
 }
 
 // steps makes a life out of a seed.
-func steps(seed uint64, n int) []step {
+func steps(seed uint64, n int, deadly bool) []step {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	all := make([]step, n)
 	for i := range all {
-		all[i] = step{rng.Uint32(), rng.Uint32(), rng.Uint32(), rng.Uint32()}
+		all[i] = step{rng.Uint32(), rng.Uint32(), rng.Uint32(), rng.Uint32(), -1, rng.IntN(20) == 0}
+		if deadly && rng.IntN(5) == 0 {
+			all[i].Death = rng.IntN(1 << rng.IntN(7)) // most operations are short
+		}
 	}
 	return all
 }
@@ -372,9 +380,9 @@ func shrink(t *testing.T, all []step) ([]step, *life, error) {
 		return l, err
 	}
 	l, err := failing(all)
-	tries := 100
-	for size := len(all) / 2; size > 0 && tries > 0; size /= 2 {
-		for at := 0; at+size <= len(all) && tries > 0; tries-- {
+	until := time.Now().Add(30 * time.Second)
+	for size := len(all) / 2; size > 0; size /= 2 {
+		for at := 0; at+size <= len(all) && time.Now().Before(until); {
 			some := slices.Delete(slices.Clone(all), at, at+size)
 			if l2, err2 := failing(some); err2 != nil {
 				all, l, err = some, l2, err2
@@ -387,7 +395,7 @@ func shrink(t *testing.T, all []step) ([]step, *life, error) {
 }
 
 // lived lives n steps and tells what went wrong in as few as possible.
-func lived(t *testing.T, n int) {
+func lived(t *testing.T, n int, deadly bool) {
 	seed := uint64(0)
 	if s := os.Getenv("AGENTRUN_TEST_SEED"); s != "" {
 		var err error
@@ -399,9 +407,10 @@ func lived(t *testing.T, n int) {
 		seed = rand.Uint64()
 	}
 	t.Logf("AGENTRUN_TEST_SEED=%d", seed)
-	all := steps(seed, n)
+	all := steps(seed, n, deadly)
 	i, l, err := run(t.Context(), t.TempDir(), all)
 	if err == nil {
+		t.Logf("%d sessions were made; %d deaths, and how often each operation was done: %v", len(l.model.order), l.deaths, l.did)
 		return
 	}
 	t.Logf("step %d of seed %d: %v\n%s", i, seed, err, strings.Join(l.trace[max(0, len(l.trace)-8):], "\n"))
@@ -409,6 +418,24 @@ func lived(t *testing.T, n int) {
 	t.Fatalf("seed %d fails at step %d: %v\nthe shortest life that fails: %v\n%s", seed, i, err, short, strings.Join(l.trace, "\n"))
 }
 
+// length is how many steps a life has: 50 for each of AGENTRUN_TEST_ROUNDS, which the
+// checks of the project set to 200, else few enough for everyday runs.
+func length(t *testing.T) int {
+	n := os.Getenv("AGENTRUN_TEST_ROUNDS")
+	if n == "" {
+		return 300
+	}
+	rounds, err := strconv.Atoi(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return max(1, 50*rounds)
+}
+
 func TestALifeWithoutDeaths(t *testing.T) {
-	lived(t, 300)
+	lived(t, 300, false)
+}
+
+func TestALifeWithDeaths(t *testing.T) {
+	lived(t, length(t), true)
 }

@@ -142,9 +142,8 @@ func (m *model) wrote(before, after *state, j job, r *result) error {
 		if j.Do != "rename" && !slices.Equal(ids(extra), r.IDs) {
 			return fmt.Errorf("it acknowledged %v, and has %v", r.IDs, ids(extra))
 		}
-		want.Torn = false
 	} else if after.Torn {
-		want.Torn = true
+		want.Torn = true // and stays in the file until a repair
 	}
 	switch done := r != nil || len(extra) > 0; j.Do {
 	case "append":
@@ -208,7 +207,7 @@ func (m *model) kept(before, after *state, j job, r *result) (map[int64]artifact
 // forked judges what was made of a session.
 func forked(from, fork *state, j job) error {
 	want := *from
-	want.ID, want.Path, want.Title, want.Torn = fork.ID, fork.Path, fork.Title, false
+	want.ID, want.Path, want.Title = fork.ID, fork.Path, fork.Title
 	if j.Entry == "" && !j.Option {
 		want.Title = from.Title
 		return unchanged(&want, fork)
