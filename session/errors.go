@@ -26,6 +26,10 @@ var (
 	// ErrNotSession is returned for a file whose first record is no session
 	// header.
 	ErrNotSession = errors.New("no session header")
+	// ErrForeign is returned by Check and Repair for a transcript of Claude Code or
+	// Codex: a file without a session header in which records of theirs stand and
+	// none of a session. It is never changed.
+	ErrForeign = errors.New("it is a transcript of Claude Code or Codex, which is only read and never changed; agentrun doctor FILE says what is wrong with it")
 )
 
 // PendingError says that entries were accepted and could not be written. They

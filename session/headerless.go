@@ -42,6 +42,9 @@ func (x *examined) withoutHeader(ctx context.Context, m *Manager, path string) e
 		hint.line(line)
 	}
 	if header.ID == "" {
+		if err := ownLines(ctx, st.src); err != nil {
+			return err
+		}
 		if header, x.lost.from, err = m.rebuildHeader(ctx, path, hint); err != nil {
 			return err
 		}
@@ -229,3 +232,27 @@ func (m *Manager) siblingCWD(ctx context.Context, path string, fits func(string)
 
 // errStrange is returned for a file in which nothing is a session's.
 var errStrange = errors.New("no line of it is one of a session")
+
+// ownLines returns ErrForeign for a file with records of another program's format and
+// none of ours: without a header, only its entries tell whose it is.
+func ownLines(ctx context.Context, src source) error {
+	own, foreign := false, false
+	err := eachForward(ctx, src, 0, src.size, func(line []byte, _ int64) bool {
+		for _, p := range record.Split(line) {
+			if p.Kind != "" {
+				continue
+			}
+			switch record.FormatOf(line[p.Off : p.Off+p.Len]) {
+			case record.FormatSession:
+				own = true
+			case record.FormatClaude, record.FormatCodex:
+				foreign = true
+			}
+		}
+		return !own
+	})
+	if err == nil && foreign && !own {
+		err = fmt.Errorf("%w: %w", ErrNotSession, ErrForeign)
+	}
+	return err
+}

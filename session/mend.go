@@ -50,7 +50,7 @@ const maxMends = 3
 //
 // A compressed log that is damaged becomes a plain one. A log of version 1 or 2
 // becomes one of version 3, as by an append. One of a newer version is refused with
-// ErrReadOnly.
+// ErrReadOnly, a transcript of Claude Code or Codex with ErrForeign.
 func (m *Manager) Repair(ctx context.Context, path string) (*Checkup, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

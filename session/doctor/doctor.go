@@ -358,6 +358,11 @@ func (d *Doctor) log(ctx context.Context, path string, gone *[]string) (*session
 		return nil, errGone
 	}
 	d.sum.Logs++
+	if errors.Is(err, session.ErrForeign) {
+		if format, serr := Sniff(ctx, path); serr == nil && format != FormatSession {
+			return nil, d.transcript(ctx, path, format)
+		}
+	}
 	if err != nil {
 		d.report(unreadable(path, err))
 		return nil, nil

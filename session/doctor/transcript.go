@@ -23,13 +23,13 @@ import (
 var ErrUnknown = errors.New("no line of it is one of agentrun, pi, oh-my-pi, Claude Code or Codex")
 
 // Format is a program's way to write a session.
-type Format string
+type Format = record.Format
 
 // The formats that are recognised, by what is in the file.
 const (
-	FormatSession Format = "session" // of agentrun, pi and oh-my-pi
-	FormatClaude  Format = "claude"  // a transcript of Claude Code
-	FormatCodex   Format = "codex"   // a rollout of Codex
+	FormatSession = record.FormatSession // of agentrun, pi and oh-my-pi
+	FormatClaude  = record.FormatClaude  // a transcript of Claude Code
+	FormatCodex   = record.FormatCodex   // a rollout of Codex
 )
 
 // File examines one file, of whatever format. A log of agentrun, pi or oh-my-pi is
@@ -42,8 +42,13 @@ func (d *Doctor) File(ctx context.Context, path string) error {
 	if format == FormatSession {
 		return d.Sessions(ctx, path)
 	}
-	t := &transcript{d: d, path: path, format: format}
 	d.sum.Logs++
+	return d.transcript(ctx, path, format)
+}
+
+// transcript reads a file of Claude Code or Codex, wherever it lies.
+func (d *Doctor) transcript(ctx context.Context, path string, format Format) error {
+	t := &transcript{d: d, path: path, format: format}
 	if err := t.read(ctx); err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -69,7 +74,7 @@ func Sniff(ctx context.Context, path string) (Format, error) {
 	err = eachLine(ctx, io.LimitReader(f, maxSniff), func(line []byte, _ int, _ int64) bool {
 		blank = blank && len(bytes.Trim(line, "\x00 \t\r\n")) == 0
 		for _, part := range objects(line) {
-			if found = formatOf(part); found != "" {
+			if found = record.FormatOf(part); found != "" {
 				return false
 			}
 		}
@@ -110,27 +115,6 @@ func objects(line []byte) (parts [][]byte) {
 		at += n
 	}
 	return parts
-}
-
-// formatOf tells whose record an object is, "" when it does not show.
-func formatOf(object []byte) Format {
-	v := gjson.GetManyBytes(object, "type", "uuid", "parentUuid", "leafUuid", "payload", "id", "parentId", "sessionId", "messageId", "instructions", "record_type", "role")
-	typ := v[0].String()
-	switch {
-	case typ == "session" && v[5].Exists(), typ == "title" && gjson.GetBytes(object, "pad").Exists():
-		return FormatSession
-	case v[4].IsObject() && typ != "":
-		return FormatCodex
-	case v[1].Exists() && v[2].Exists(), v[3].Exists(), v[7].Exists(), typ == "file-history-snapshot" && v[8].Exists():
-		return FormatClaude
-	case v[6].Exists() && v[5].Exists():
-		return FormatSession
-	case v[9].Exists() && v[5].Exists(), v[10].Exists(), typ == "message" && v[11].Exists():
-		return FormatCodex // before there was a payload
-	case typ != "" && gjson.GetBytes(object, "message.role").Exists() && gjson.GetBytes(object, "timestamp").Exists():
-		return FormatSession // version 1
-	}
-	return ""
 }
 
 // eachLine hands the lines of r to each, without their newlines, until it returns
@@ -282,7 +266,7 @@ func (t *transcript) found(line []byte) (parts []stretch) {
 			continue
 		}
 		budget -= n
-		if formatOf(line[at:at+n]) == t.format {
+		if record.FormatOf(line[at:at+n]) == t.format {
 			parts = append(parts, stretch{at, at + n})
 		}
 		at += n
