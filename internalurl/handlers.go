@@ -31,7 +31,12 @@ func (r *Router) openArtifact(ctx context.Context, u URL) (*Resource, error) {
 		}
 	}
 	res := &Resource{Kind: "artifact", ContentType: TypeText, Content: file}
-	if note := stateNote(file.Info()); note != "" {
+	info := file.Info()
+	res.Changed = info.State == artifacts.Changed
+	if info.HasCRC {
+		res.Kept = &Kept{info.Bytes, info.CRC32C}
+	}
+	if note := stateNote(info); note != "" {
 		res.Notes = append(res.Notes, note)
 	}
 	return res, nil

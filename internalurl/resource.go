@@ -46,8 +46,19 @@ type Resource struct {
 	Notes []string
 	// Extracted is set for a part of structured output, which is not paged.
 	Extracted bool
+	// Changed is set for an artifact whose bytes are not those that were kept, as far
+	// as that showed when it was opened; Notes tell it.
+	Changed bool
+	// Kept is what the bytes were when they were kept; nil where nothing noted it.
+	Kept *Kept
 
 	Content
+}
+
+// Kept is what a finished artifact held.
+type Kept struct {
+	Bytes  int64
+	CRC32C uint32 // of all bytes
 }
 
 // Section is a run of whole lines of a resource.

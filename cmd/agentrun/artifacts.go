@@ -68,6 +68,12 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 		}
 	}
 	for _, info := range list {
+		if info.HasCRC {
+			// A checksum that is known of the file as it lies there costs no reading of it.
+			if info, err = looked(ctx, dir, info); err != nil {
+				e.remark("%s: %v", info.URL(), err)
+			}
+		}
 		item := artifactItem{ID: info.ID, URL: info.URL(), Tool: orNull(info.Tool), Bytes: info.Bytes, State: info.State}
 		if item.Lines, err = lines(ctx, dir, info); err != nil {
 			e.remark("%s: %v", item.URL, err)
@@ -85,6 +91,19 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", item.URL, info.Tool, outputsink.FormatBytes(item.Bytes), n, item.State, commands[info.Run])
 	}
 	return out.Flush()
+}
+
+// looked returns info as it is once size, time and checksum were compared.
+func looked(ctx context.Context, dir *artifacts.Dir, info artifacts.Info) (artifacts.Info, error) {
+	r, err := dir.Open(ctx, info.ID)
+	if err != nil {
+		return info, err
+	}
+	defer r.Close()
+	if _, err := r.Index(ctx); err != nil {
+		return info, err
+	}
+	return r.Info(), nil
 }
 
 // commandsOf are the commands of the runs that artifacts came from, by run.

@@ -30,7 +30,7 @@ func newReadCommand(env *environment) *cobra.Command {
 
 Lines are selected at the end: :10 from line 10 on, :10-20, :10+5 five lines,
 :-50 the last 50, :1-3,90-95. With :raw it is every byte as it is, also of
-lines (:raw:10-20).`,
+lines (:raw:10-20); the status is 1 when they are not the bytes that were kept.`,
 		Example: `  agentrun read artifact://0:150000-150002
   agentrun read build.log:-50
   agentrun read artifact://0:raw | sha256sum`,

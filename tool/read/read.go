@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"strings"
 
@@ -82,9 +83,14 @@ func Read(ctx context.Context, o Opener, target string, opt Options) (Page, erro
 	return s.page(ctx, opt)
 }
 
+// ErrChanged is returned by Copy for an artifact whose bytes are not those that were
+// kept.
+var ErrChanged = errors.New("what was read is not what was kept; agentrun doctor looks for it elsewhere")
+
 // Copy writes the bytes of target to w as they are, without limits, as if ":raw"
 // stood at its end, and returns how many there were. Lines are selected as in
-// Read.
+// Read. Of an artifact that changed since it was kept all is written too, and the
+// error matches ErrChanged; where all of it is read, its checksum tells.
 func Copy(ctx context.Context, w io.Writer, o Opener, target string, opt Options) (int64, error) {
 	opt.Raw = true
 	s, err := open(ctx, o, target, opt)
@@ -97,6 +103,10 @@ func Copy(ctx context.Context, w io.Writer, o Opener, target string, opt Options
 		return 0, err
 	}
 	var total int64
+	sum := crc32.New(castagnoli)
+	if s.res.Kept != nil {
+		w = io.MultiWriter(w, sum)
+	}
 	for _, section := range sections {
 		n, err := io.Copy(w, contextReader{ctx, section})
 		total += n
@@ -104,7 +114,24 @@ func Copy(ctx context.Context, w io.Writer, o Opener, target string, opt Options
 			return total, fmt.Errorf("reading %s: %w", s.res.URL, err)
 		}
 	}
-	return total, nil
+	return total, s.unchanged(total, sum.Sum32())
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// unchanged returns ErrChanged for an artifact that is not what was kept, as far as
+// that shows in total bytes with that checksum.
+func (s *selection) unchanged(total int64, sum uint32) error {
+	kept, all := s.res.Kept, len(s.sel.Ranges) == 0 && s.sel.Tail == 0
+	switch {
+	case s.res.Changed:
+		return fmt.Errorf("%s: %w", strings.Join(s.res.Notes, "; "), ErrChanged)
+	case kept == nil || !all || total == kept.Bytes && sum == kept.CRC32C:
+		return nil
+	case total != kept.Bytes:
+		return fmt.Errorf("%s had %d bytes when it was finished and has %d now: %w", s.res.URL, kept.Bytes, total, ErrChanged)
+	}
+	return fmt.Errorf("%s is changed: its checksum was %08x when it was finished and is %08x now: %w", s.res.URL, kept.CRC32C, sum, ErrChanged)
 }
 
 // contextReader ends a copy of any length when ctx is cancelled.
