@@ -26,6 +26,8 @@ type CloneOptions struct {
 	// Progress is told, from the calling goroutine, how many files of how many are
 	// done so far; nil means that nobody is.
 	Progress func(done, total int)
+	// Only is what the clone has; nil means everything.
+	Only *Selection
 }
 
 // Cloned is what Clone did. The counts are of artifacts (<n>.<tool>.log), those in
@@ -97,6 +99,7 @@ type cloner struct {
 	total      int  // known so far
 	noReflinks bool // the file system has none
 	reflinks   int  // made so far
+	only       *Selection
 }
 
 func (c *cloner) root(ctx context.Context, from, to string) error {
@@ -138,6 +141,18 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 	if err != nil {
 		return err
 	}
+	if rel == "" && c.opt.Only != nil {
+		c.only = c.opt.Only.resolve(c.fs, from, entries)
+	}
+	var packs []string
+	if c.only != nil && !c.only.whole(rel) {
+		for _, e := range entries {
+			if _, ok := parsePack(e.Name()); ok && e.Type().IsRegular() {
+				packs = append(packs, e.Name())
+			}
+		}
+		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !c.only.has(rel, e) })
+	}
 	if err := c.fs.Mkdir(to, durable.DirPerm); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making %s: %w", to, errTaken)
 	} else if err != nil {
@@ -145,12 +160,17 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 	}
 	d := cloneDir{
 		cloner: c, from: from, to: to, rel: rel,
-		entries: entries, names: make(map[string]fs.DirEntry, len(entries)), lost: map[int64]bool{},
+		entries: entries, names: make(map[string]fs.DirEntry, len(entries)), lost: map[int64]bool{}, packs: packs, packedSource: Open(from, Options{FS: c.fs}),
 	}
 	for _, e := range entries {
 		d.names[e.Name()] = e
 	}
 	c.total += len(entries)
+	if c.only != nil && rel == "" {
+		if err := d.useUp(ctx); err != nil {
+			return err
+		}
+	}
 	step := func() error {
 		if c.files++; c.opt.Progress != nil {
 			c.opt.Progress(c.files, c.total)
@@ -191,6 +211,8 @@ type cloneDir struct {
 	entries       []fs.DirEntry          // of from, by name
 	names         map[string]fs.DirEntry // the same
 	lost          map[int64]bool         // numbers of which a file did not come along
+	packs         []string               // of from that do not come along
+	packedSource  *Dir                   // from, with those it has read
 }
 
 // has reports whether from holds a regular file of that name.

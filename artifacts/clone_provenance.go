@@ -146,6 +146,9 @@ func (d *cloneDir) withdraw(came []output) error {
 // written is said to end early.
 func (d *cloneDir) provenanceOf(o output) error {
 	name := sidecarName(o.id)
+	if o.final && len(d.packs) > 0 && !d.has(name) {
+		return d.unpack(o)
+	}
 	if o.final {
 		err := d.record(name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {

@@ -38,13 +38,17 @@ func (d *Dir) counters() (counters, error) {
 }
 
 func (d *Dir) remember(c counters) error {
+	// Never fsynced: after a power cut the listing and the log still know every
+	// number that anybody can refer to.
+	return d.rememberWith(c, false)
+}
+
+func (d *Dir) rememberWith(c counters, sync bool) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	// Never fsynced: after a power cut the listing and the log still know every
-	// number that anybody can refer to.
-	return durable.WriteFile(d.fs, d.index(countersName), false, data)
+	return durable.WriteFile(d.fs, d.index(countersName), sync, data)
 }
 
 // claimTries bounds how often a number is found taken by a program that does not

@@ -24,7 +24,8 @@ type ForkOptions struct {
 	// later, other branches before it included.
 	At string
 	// PathOnly leaves out everything but the entries from the root to At, or to the
-	// leaf, and the labels of those.
+	// leaf, and the labels of those. Of artifacts, outputs of agents and sessions of
+	// subagents it leaves out those that none of these entries cites.
 	PathOnly bool
 	// Progress is told, from the calling goroutine, how many files of how many beside
 	// the log are done; nil means that nobody is.
@@ -101,7 +102,7 @@ func (s *Session) fork(ctx context.Context, o ForkOptions) (Forked, error) {
 	}
 	forked := Forked{ID: child.fresh.ID, Path: child.Path(), Parent: child.fresh.ParentSession}
 	// Behind the look at the log: what it cites by then is there.
-	if forked.Artifacts, err = s.cloneArtifacts(ctx, child, o); err != nil {
+	if forked.Artifacts, err = s.cloneArtifacts(ctx, child, cut, o); err != nil {
 		return Forked{}, err
 	}
 	child.registerFork(ctx, cut)
@@ -181,7 +182,7 @@ func (s *Session) nested() bool {
 const maxMoves = 16
 
 // cloneArtifacts brings along what lies beside the log.
-func (s *Session) cloneArtifacts(ctx context.Context, child *Session, o ForkOptions) (artifacts.Cloned, error) {
+func (s *Session) cloneArtifacts(ctx context.Context, child *Session, cut *cut, o ForkOptions) (artifacts.Cloned, error) {
 	if s.ArtifactsDir() == "" {
 		return artifacts.Cloned{}, nil
 	}
@@ -194,8 +195,13 @@ func (s *Session) cloneArtifacts(ctx context.Context, child *Session, o ForkOpti
 		if err != nil {
 			return artifacts.Cloned{}, err
 		}
+		if cut.cites != nil {
+			if err := s.followAgents(ctx, from, cut.cites); err != nil {
+				return artifacts.Cloned{}, err
+			}
+		}
 		cloned, err := artifacts.Clone(ctx, from, to, artifacts.CloneOptions{
-			Sync: s.durability == Sync, Now: s.now, FS: s.fs, Progress: o.Progress,
+			Sync: s.durability == Sync, Now: s.now, FS: s.fs, Progress: o.Progress, Only: cut.cites,
 		})
 		now, settled, lerr := s.LocateArtifacts(ctx, false)
 		if lerr == nil && settled && now == from {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/record"
@@ -20,8 +21,9 @@ type cut struct {
 	file    durable.File // that src reads as it is; nil for a compressed or migrated one
 	begin   int64        // of the first entry in src
 	spans   []stretch
-	records []byte // lines
-	title   string // for the header; "" for the one it has
+	records []byte               // lines
+	title   string               // for the header; "" for the one it has
+	cites   *artifacts.Selection // nil: all that lies beside the log
 }
 
 // stretch is [from, to) of a source. A newline goes behind it when it has none.
@@ -130,7 +132,8 @@ func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
 		c.title, reqs = whole.Title, append(reqs, r)
 	}
 	c.records = s.lines(nil, reqs, string(t.nodes.id(int32(at))))
-	return c, nil
+	c.cites, err = s.citesOfPath(ctx, t, path)
+	return c, err
 }
 
 // labelsLeft makes entries for the labels of a path that the path itself does not

@@ -204,7 +204,8 @@ func TestAForkAtAnEntryIsTheLogAsItWas(t *testing.T) {
 func TestAForkOfOnePathKeepsItsLabelsAndTheTitle(t *testing.T) {
 	m := newManager(t, session.Options{Durability: session.Flush})
 	s := newSession(t, m)
-	a := appendOK(t, s, user("a"))
+	cited := artifactOf(t, s, "cited\n")
+	a := appendOK(t, s, user(fmt.Sprintf("a artifact://%d", cited)))
 	left := must(s.AppendUnder(t.Context(), a, user("left")))
 	label := func(target, text string) {
 		t.Helper()
@@ -219,7 +220,6 @@ func TestAForkOfOnePathKeepsItsLabelsAndTheTitle(t *testing.T) {
 	if err := s.Rename(t.Context(), "the title", session.TitleUser); err != nil {
 		t.Fatal(err)
 	}
-	artifactOf(t, s, "cited\n")
 
 	fork, forked := forkOf(t, m, s.Path(), session.ForkOptions{At: b, PathOnly: true})
 	if forked.Parent != s.Path() || headerOf(t, fork.Path())["parentSession"] != s.Path() {

@@ -27,7 +27,9 @@ An artifact that can't come along is named, and the fork has the rest.
 
 With --at the fork has the log as it was when ENTRY was its last entry. With
 --path-only it has the entries from the first one to ENTRY, or to the last
-one, and their labels: no other branches.
+one, and their labels: no other branches, and of artifacts, outputs and
+sessions of subagents only those that these entries cite. Numbers of the rest
+are not given out again.
 
 With --json it prints an object: session, path, parent, artifacts, which is an
 object of reflinked, linked and copied (numbers of artifacts) and failed (a
