@@ -208,6 +208,13 @@ func (l *life) live(ctx context.Context, s step) error {
 		return nil
 	}
 	said := fmt.Sprintf("%s %s cwd=%s entry=%s %.20q %v death=%d", j.Do, j.ID, filepath.Base(j.CWD), j.Entry, j.Text, j.Option, s.Death)
+	made := len(l.model.order)
+	defer func() {
+		if len(l.model.order) > made {
+			said += " made " + l.model.order[made]
+		}
+		l.trace[len(l.trace)-1] = said
+	}()
 	l.trace = append(l.trace, said)
 	l.did[j.Do]++
 	// A new title is written over the old one at the beginning of the file, which a
@@ -315,6 +322,24 @@ func (l *life) examined(ctx context.Context, r result) error {
 	return l.compare(ctx)
 }
 
+// past is what was done with the session of the last step, and with those that it was
+// made of.
+func (l *life) past() string {
+	id := strings.Fields(l.trace[len(l.trace)-1])[1]
+	var all []string
+	for _, said := range slices.Backward(l.trace) {
+		if !strings.Contains(said, id) || id == "" {
+			continue
+		}
+		all = append(all, said)
+		if made := strings.HasSuffix(said, " made "+id); made && !strings.HasPrefix(said, "create") {
+			id = strings.Fields(said)[1] // what it was made of
+		}
+	}
+	slices.Reverse(all)
+	return "what was done with that session, and what it was made of:\n" + strings.Join(all, "\n")
+}
+
 // compare compares everything.
 func (l *life) compare(ctx context.Context) error {
 	all, err := lookAround(ctx, l.home)
@@ -413,7 +438,7 @@ func lived(t *testing.T, n int, deadly bool) {
 		t.Logf("%d sessions were made; %d deaths, and how often each operation was done: %v", len(l.model.order), l.deaths, l.did)
 		return
 	}
-	t.Logf("step %d of seed %d: %v\n%s", i, seed, err, strings.Join(l.trace[max(0, len(l.trace)-8):], "\n"))
+	t.Logf("step %d of seed %d: %v\n%s\n%s", i, seed, err, strings.Join(l.trace[max(0, len(l.trace)-8):], "\n"), l.past())
 	_, l, short := shrink(t, all[:min(i+1, len(all))])
 	t.Fatalf("seed %d fails at step %d: %v\nthe shortest life that fails: %v\n%s", seed, i, err, short, strings.Join(l.trace, "\n"))
 }
