@@ -83,6 +83,11 @@ func Clone(ctx context.Context, from, to string, o CloneOptions) (Cloned, error)
 	if err != nil {
 		return Cloned{}, fmt.Errorf("cloning the artifacts of %s: %w", from, err)
 	}
+	// What cannot be listed again is no failure of the clone, which is whole.
+	lost, _ := Open(from, Options{FS: o.FS}).Lost(ctx)
+	for _, l := range lost {
+		c.done.Failed = append(c.done.Failed, CloneFailure{Name: filepath.Base(l.Path), ID: l.ID, Err: errors.New(l.Note)})
+	}
 	slices.SortStableFunc(c.done.Failed, func(a, b CloneFailure) int {
 		// As unsigned numbers, in which -1 is the last.
 		return cmp.Or(cmp.Compare(uint64(a.ID), uint64(b.ID)), strings.Compare(a.Name, b.Name))

@@ -9,9 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,6 +51,9 @@ type Summary struct {
 	Artifacts int // artifact://<n>
 	Blobs     int
 	Missing   []Missing // what did not come along
+	// Damaged are artifacts whose bytes are not those that were kept, by their
+	// provenance. They came along as they are.
+	Damaged []Damaged
 }
 
 // exporter writes one bundle.
@@ -60,6 +66,8 @@ type exporter struct {
 	refs refFinder
 	buf  []byte
 	list manifest
+	kept map[string]artifacts.Info // finished artifacts, by the name of their member
+	hurt []Damaged
 	done int64
 	want int64
 }
@@ -101,7 +109,7 @@ func Export(ctx context.Context, w io.Writer, m *session.Manager, s *session.Ses
 	if err := to.Close(); err != nil {
 		return Summary{}, err
 	}
-	return Summary{s.ID(), out.n, x.list.Entries, x.list.Artifacts, x.list.Blobs, x.list.Missing}, nil
+	return Summary{s.ID(), out.n, x.list.Entries, x.list.Artifacts, x.list.Blobs, x.list.Missing, x.hurt}, nil
 }
 
 // session writes all members.
@@ -125,6 +133,9 @@ func (x *exporter) session(s *session.Session) error {
 		}
 		for _, l := range left {
 			x.missing(artifactsDir+l.Name, l.Reason)
+		}
+		if err := x.provenance(dir, pieces); err != nil {
+			return err
 		}
 	}
 	x.list.Entries, x.want = log.Entries, log.Size
@@ -161,6 +172,51 @@ func (x *exporter) session(s *session.Session) error {
 
 func (x *exporter) missing(name, reason string) {
 	x.list.Missing = append(x.list.Missing, Missing{name, reason})
+}
+
+// provenance notes what finished artifacts held, and which of them are gone.
+func (x *exporter) provenance(root string, pieces []artifacts.Piece) error {
+	x.kept = map[string]artifacts.Info{}
+	dirs := map[string]bool{".": true}
+	for _, p := range pieces {
+		if strings.HasSuffix(p.Name, ".log") {
+			dirs[path.Dir(p.Name)] = true
+		}
+	}
+	for _, sub := range slices.Sorted(maps.Keys(dirs)) {
+		dir := artifacts.Open(filepath.Join(root, filepath.FromSlash(sub)), artifacts.Options{FS: x.o.FS})
+		list, err := dir.List(x.ctx)
+		if err != nil {
+			return err
+		}
+		for _, info := range list {
+			if info.HasCRC || info.State == artifacts.Changed {
+				x.kept[artifactsDir+path.Join(sub, filepath.Base(info.Path))] = info
+			}
+		}
+		lost, err := dir.Lost(x.ctx)
+		if err != nil {
+			return err
+		}
+		for _, l := range lost {
+			x.missing(artifactsDir+path.Join(sub, filepath.Base(l.Path)), l.Note)
+		}
+	}
+	return nil
+}
+
+// compare notes a member that is a finished artifact and not what was kept.
+func (x *exporter) compare(name string, size int64, sum uint32) {
+	info, known := x.kept[name]
+	switch {
+	case !known:
+	case info.State == artifacts.Changed:
+		x.hurt = append(x.hurt, Damaged{name, info.Note})
+	case size != info.Bytes:
+		x.hurt = append(x.hurt, Damaged{name, fmt.Sprintf("it had %d bytes when it was finished and has %d now", info.Bytes, size)})
+	case sum != info.CRC32C:
+		x.hurt = append(x.hurt, Damaged{name, fmt.Sprintf("its checksum was %08x when it was finished and is %08x now", info.CRC32C, sum)})
+	}
 }
 
 func (x *exporter) json(name string, v any) error {
@@ -293,7 +349,8 @@ func (x *exporter) member(name string, size int64, r io.Reader, refs *refFinder)
 	if err := x.tar.WriteHeader(&h); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	hash := sha256.New()
+	hash, sum := sha256.New(), uint32(0)
+	_, checked := x.kept[name]
 	for left := size; left > 0; {
 		if err := x.ctx.Err(); err != nil {
 			return err
@@ -306,6 +363,9 @@ func (x *exporter) member(name string, size int64, r io.Reader, refs *refFinder)
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		hash.Write(x.buf[:n])
+		if checked {
+			sum = crc32.Update(sum, castagnoli, x.buf[:n])
+		}
 		if refs != nil {
 			refs.Write(x.buf[:n])
 		}
@@ -321,6 +381,7 @@ func (x *exporter) member(name string, size int64, r io.Reader, refs *refFinder)
 	if refs != nil {
 		refs.tail = refs.tail[:0]
 	}
+	x.compare(name, size, sum)
 	m := member{Name: name, Bytes: size}
 	hash.Sum(m.SHA256[:0])
 	x.list.Members = append(x.list.Members, m)

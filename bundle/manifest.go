@@ -43,6 +43,14 @@ type Missing struct {
 
 func (m Missing) String() string { return m.Name + ": " + m.Reason }
 
+// Damaged is an artifact whose bytes are not those that were kept.
+type Damaged struct {
+	Name   string `json:"name"` // a file of the artifact directory
+	Reason string `json:"reason"`
+}
+
+func (d Damaged) String() string { return d.Name + ": " + d.Reason }
+
 // digest is a SHA-256, in JSON 64 hexadecimal digits.
 type digest [sha256.Size]byte
 

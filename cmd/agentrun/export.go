@@ -40,7 +40,8 @@ entries of all branches, with images and long strings put back. A FILE called
 
 With --json it prints an object: file, bytes, entries, artifacts, blobs. What
 could not come along, a blob that is not there for example, is said on the
-standard error, and listed as missing (name, reason).`,
+standard error, and listed as missing (name, reason); so are artifacts whose
+bytes are not those that were kept, which come along, as damaged.`,
 		Example: `  agentrun export -o work.agentrun
   agentrun export -o work.html
   agentrun export --format md | less
@@ -127,7 +128,10 @@ func (x *sessionExport) bundle(ctx context.Context, arg string) (err error) {
 	for _, m := range made.Missing {
 		x.remark("not in it: %s", oneLine(m.String()))
 	}
-	return x.report(exportReport{x.out.name, made.Bytes, made.Entries, made.Artifacts, made.Blobs, made.Missing})
+	for _, d := range made.Damaged {
+		x.remark("damaged, and in it as it is: %s; agentrun doctor looks for it elsewhere", oneLine(d.String()))
+	}
+	return x.report(exportReport{x.out.name, made.Bytes, made.Entries, made.Artifacts, made.Blobs, made.Missing, made.Damaged})
 }
 
 // transcript writes a file to be read.
@@ -176,6 +180,7 @@ type exportReport struct {
 	Artifacts int              `json:"artifacts"`
 	Blobs     int              `json:"blobs"` // of a transcript, the images in it
 	Missing   []bundle.Missing `json:"missing,omitempty"`
+	Damaged   []bundle.Damaged `json:"damaged,omitempty"`
 }
 
 // report says what was written.
