@@ -33,10 +33,11 @@ const (
 	// Capped is an artifact that holds the head and the tail of the output, as
 	// configured.
 	Capped State = "capped"
-	// Changed is an artifact whose size is not what it was when it was finished.
+	// Changed is an artifact whose size is not what it was when it was finished, or
+	// its checksum, where a Reader found that.
 	Changed State = "changed"
 	// Missing is an artifact that did not come along when the session was
-	// copied: <n>.missing stands in its place.
+	// copied: <n>.missing stands in its place. Dir.Lost lists those that were removed.
 	Missing State = "missing"
 )
 
