@@ -86,6 +86,9 @@ func Clone(ctx context.Context, from, to string, o CloneOptions) (Cloned, error)
 	// What cannot be listed again is no failure of the clone, which is whole.
 	lost, _ := Open(from, Options{FS: o.FS}).Lost(ctx)
 	for _, l := range lost {
+		if c.only != nil && !c.only.Numbers[l.ID] {
+			continue // it was not to come along
+		}
 		c.done.Failed = append(c.done.Failed, CloneFailure{Name: filepath.Base(l.Path), ID: l.ID, Err: errors.New(l.Note)})
 	}
 	slices.SortStableFunc(c.done.Failed, func(a, b CloneFailure) int {

@@ -64,6 +64,13 @@ func TestFinishedArtifactsWhoseFilesAreGoneAreLost(t *testing.T) {
 			if err != nil || len(done.Failed) != 1 || done.Failed[0].ID != 0 {
 				t.Errorf("%+v, %v", done, err)
 			}
+			for id, failed := range map[int64]int{0: 1, 4: 0} {
+				only := &Selection{Numbers: map[int64]bool{id: true}, Used: -1}
+				done, err := Clone(t.Context(), to, filepath.Join(root, fmt.Sprint("only", id)), CloneOptions{Only: only})
+				if err != nil || len(done.Failed) != failed {
+					t.Errorf("artifact %d alone: %+v, %v", id, done, err)
+				}
+			}
 		})
 	}
 	if lost, err := Open(filepath.Join(t.TempDir(), "none"), Options{}).Lost(t.Context()); err != nil || lost != nil {
