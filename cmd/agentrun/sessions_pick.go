@@ -162,6 +162,9 @@ func (s sessionSource) Rename(ctx context.Context, i picker.Item, title string) 
 }
 
 func (s sessionSource) Trash(ctx context.Context, i picker.Item) (string, error) {
+	if err := refuseRunning(ctx, s.m, i.Path); err != nil {
+		return "", err
+	}
 	gone, err := s.m.Trash(ctx, i.Path)
 	if err != nil {
 		return "", err
