@@ -177,6 +177,13 @@ type unsyncedFile struct{ durable.File }
 
 func (unsyncedFile) Sync() error { return nil }
 
+// slowWithDetector skips cases of large logs under the race detector.
+func slowWithDetector(t *testing.T, name string) {
+	if raceDetector && (strings.Contains(name, "folded") || strings.Contains(name, "repeats")) {
+		t.Skip("minutes under the race detector: .ci/run kill runs it without")
+	}
+}
+
 func TestEveryFaultLeavesTheOldStateOrTheNewOne(t *testing.T) {
 	faults := map[string]func(*faultfs.FS, int){
 		"EIO":       func(f *faultfs.FS, n int) { f.FailAt(n, unix.EIO) },
@@ -187,6 +194,7 @@ func TestEveryFaultLeavesTheOldStateOrTheNewOne(t *testing.T) {
 		for name, set := range faults {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
+				slowWithDetector(t, c.name)
 				for n := 0; ; n++ {
 					if !oneFault(t, c, n, set) {
 						t.Logf("%d operations", n)

@@ -354,12 +354,17 @@ func TestAMoveToAnotherFileSystemCopies(t *testing.T) {
 		os.WriteFile(s.Path()+".damaged", []byte("torn"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	// The directory of the home for the new working directory is on the other disk.
-	cwd := t.TempDir()
-	from, to := s.Path(), placeOf(t, m, s.Path(), cwd)
-	if err := os.Symlink(away, filepath.Dir(to)); err != nil {
+	// It is taken to the other disk, and comes back from there.
+	if err := errors.Join(s.Close(), os.CopyFS(away, os.DirFS(filepath.Dir(s.Path())))); err != nil {
 		t.Fatal(err)
 	}
+	from := filepath.Join(away, filepath.Base(s.Path()))
+	if err := errors.Join(os.Remove(s.Path()), os.RemoveAll(s.ArtifactsDir())); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, m, from)
+	cwd := t.TempDir()
+	to := placeOf(t, m, from, cwd)
 	d := artifacts.Open(s.ArtifactsDir(), artifacts.Options{LoggedMax: s.MaxArtifactID, Where: s})
 	busy := must(d.Create(t.Context(), "bash", artifacts.Provenance{}))
 	must(busy.Write([]byte("begun")))
@@ -369,11 +374,11 @@ func TestAMoveToAnotherFileSystemCopies(t *testing.T) {
 	}
 	finishOK(t, busy, "begun")
 	moved := must(m.Move(t.Context(), from, cwd, session.MoveOptions{}))
-	if moved.Path != to || device(t, to) != device(t, shm) {
+	if moved.Path != to || device(t, to) != device(t, tmp) {
 		t.Fatalf("it is at %s", moved.Path)
 	}
 	holdsNoMove(t, m, from)
-	for _, e := range must(os.ReadDir(away)) {
+	for _, e := range must(os.ReadDir(filepath.Dir(to))) {
 		if strings.HasPrefix(e.Name(), ".tmp-") {
 			t.Errorf("%s was left behind", e.Name())
 		}
