@@ -421,7 +421,9 @@ func shrink(t *testing.T, all []step) ([]step, *life, error) {
 
 // lived lives n steps and tells what went wrong in as few as possible.
 func lived(t *testing.T, n int, deadly bool) {
-	seed := uint64(0)
+	// The same life every time, or a check of one change fails for an old fault of
+	// another part. AGENTRUN_TEST_SEED=0 takes a life at random.
+	seed := uint64(1)
 	if s := os.Getenv("AGENTRUN_TEST_SEED"); s != "" {
 		var err error
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
