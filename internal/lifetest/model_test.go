@@ -225,7 +225,7 @@ func forked(from, fork *state, j job) error {
 	return cutOut(from, fork, &want, at)
 }
 
-// cutOut judges a fork of a path: its entries, and behind them what other branches say
+// cutOut judges a fork of a path: its entries and their artifacts, and behind them what others say
 // of these.
 func cutOut(from, fork, want *state, at string) error {
 	byID := map[string]line{}
@@ -241,6 +241,10 @@ func cutOut(from, fork, want *state, at string) error {
 		}
 	}
 	slices.Reverse(path)
+	want.Artifacts = maps.Clone(from.Artifacts)
+	maps.DeleteFunc(want.Artifacts, func(id int64, _ artifact) bool {
+		return !slices.ContainsFunc(path, func(l line) bool { return l.cites(id) })
+	})
 	extra, err := extends(path, fork.Entries, len(want.Labels)+1)
 	if err != nil {
 		return err

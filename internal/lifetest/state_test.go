@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session"
@@ -24,8 +26,15 @@ type state struct {
 	Trashed              bool
 }
 
-// line is an entry: what it says is a digest.
-type line struct{ ID, Parent, Type, Sum string }
+// line is an entry: what it says is a digest, and the artifacts it cites.
+type line struct{ ID, Parent, Type, Sum, Cites string }
+
+// cites reports whether the entry cites artifact id.
+func (l line) cites(id int64) bool {
+	return slices.Contains(strings.Fields(l.Cites), fmt.Sprintf("artifact://%d", id))
+}
+
+var citation = regexp.MustCompile(`artifact://[0-9]+`)
 
 type artifact struct {
 	State artifacts.State
@@ -115,7 +124,9 @@ func lookAtEntries(ctx context.Context, s *session.Session, st *state) error {
 			return fmt.Errorf("id %s is there twice", e.ID())
 		}
 		seen[e.ID()] = true
-		st.Entries = append(st.Entries, line{e.ID(), e.Parent(), e.Type(), said})
+		st.Entries = append(st.Entries, line{
+			e.ID(), e.Parent(), e.Type(), said, strings.Join(citation.FindAllString(string(e.Raw()), -1), " "),
+		})
 	}
 	if tree.Len() != len(st.Entries) {
 		return fmt.Errorf("the tree has %d entries, the log %d", tree.Len(), len(st.Entries))
