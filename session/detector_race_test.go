@@ -1,0 +1,6 @@
+//go:build race
+
+package session_test
+
+// raceDetector makes what compresses and hashes many times slower.
+const raceDetector = true
