@@ -450,7 +450,7 @@ func lived(t *testing.T, n int, deadly bool) {
 func length(t *testing.T) int {
 	n := os.Getenv("AGENTRUN_TEST_ROUNDS")
 	if n == "" {
-		return 300
+		return 100
 	}
 	rounds, err := strconv.Atoi(n)
 	if err != nil {
@@ -460,7 +460,7 @@ func length(t *testing.T) int {
 }
 
 func TestALifeWithoutDeaths(t *testing.T) {
-	lived(t, 300, false)
+	lived(t, 100, false)
 }
 
 func TestALifeWithDeaths(t *testing.T) {
