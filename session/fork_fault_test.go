@@ -85,6 +85,7 @@ func TestEveryFaultOfAForkLeavesNoneOrAWholeOne(t *testing.T) {
 		for system, fsys := range map[string]durable.FS{"links": unsynced{durable.OS}, "reflinks": shared{unsynced{durable.OS}}} {
 			t.Run(system+"/"+way, func(t *testing.T) {
 				t.Parallel()
+				enumerated(t, t.Name())
 				for n := 0; ; n++ {
 					good := newManager(t, session.Options{Durability: session.Flush})
 					path, entries := withArtifacts(t, good)

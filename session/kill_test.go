@@ -149,7 +149,7 @@ func rounds(t *testing.T) int {
 	if n := os.Getenv("AGENTRUN_TEST_ROUNDS"); n != "" {
 		return must(strconv.Atoi(n))
 	}
-	if testing.Short() {
+	if testing.Short() || raceDetector {
 		return 5
 	}
 	return 20

@@ -38,6 +38,7 @@ func TestEveryFaultOfARepairLeavesTheOldLogOrTheNewOne(t *testing.T) {
 		for _, cold := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", compressed: ", cold), func(t *testing.T) {
 				t.Parallel()
+				enumerated(t, t.Name())
 				for n := 0; ; n++ {
 					if !oneRepairFault(t, n, set, cold) {
 						t.Logf("%d operations", n)

@@ -127,7 +127,7 @@ func TestEveryFaultOfAMoveLeavesTheSessionAtOnePlace(t *testing.T) {
 		for name, set := range faults {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				slowWithDetector(t, c.name)
+				enumerated(t, c.name)
 				n := 0
 				for ; oneMoveFault(t, c, n, set); n++ {
 				}

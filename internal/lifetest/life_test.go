@@ -446,7 +446,7 @@ func lived(t *testing.T, n int, deadly bool) {
 }
 
 // length is how many steps a life has: 50 for each of AGENTRUN_TEST_ROUNDS, which the
-// checks of the project set to 200, else few enough for everyday runs.
+// checks of the project set, else few enough for everyday runs.
 func length(t *testing.T) int {
 	n := os.Getenv("AGENTRUN_TEST_ROUNDS")
 	if n == "" {
