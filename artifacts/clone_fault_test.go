@@ -15,25 +15,6 @@ import (
 	"github.com/agentrun/agentrun/internal/durable/faultfs"
 )
 
-// unsynced leaves out the waiting for the disk: which syncs there are is counted
-// above it.
-type unsynced struct{ durable.FS }
-
-func (unsynced) SyncDir(string) error { return nil }
-func (unsynced) SyncFS(string) error  { return nil }
-
-func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	f, err := u.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return unsyncedFile{f}, nil
-}
-
-type unsyncedFile struct{ durable.File }
-
-func (unsyncedFile) Sync() error { return nil }
-
 // checkClone checks that a clone is one: every artifact is as in the original, or named
 // as failed and refused with a reason, and no number is given twice.
 func checkClone(t *testing.T, d, fork *Dir, done Cloned) {
@@ -108,7 +89,7 @@ func TestEveryFaultWhileADirectoryIsCloned(t *testing.T) {
 							os.Remove(p)
 						}
 						to := filepath.Join(t.TempDir(), "fork")
-						ffs := faultfs.New(unsynced{fsys})
+						ffs := faultfs.New(faultfs.Unsynced{FS: fsys})
 						set(ffs, n)
 						done, err := Clone(t.Context(), d.Path(), to, CloneOptions{Sync: true, FS: ffs})
 						if !ffs.Fired() && err != nil {

@@ -159,24 +159,6 @@ broken {
 	}},
 }
 
-// unsynced leaves out the waiting for the disk: which syncs there are, and in which
-// order, is counted above it.
-type unsynced struct{ durable.FS }
-
-func (unsynced) SyncDir(string) error { return nil }
-
-func (u unsynced) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
-	f, err := u.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return unsyncedFile{f}, nil
-}
-
-type unsyncedFile struct{ durable.File }
-
-func (unsyncedFile) Sync() error { return nil }
-
 // enumerated skips all but the simplest cases under the race detector, which makes an
 // enumeration take minutes and finds nothing in it: one goroutine does one thing.
 func enumerated(t *testing.T, name string) {
@@ -221,7 +203,7 @@ func oneFault(t *testing.T, c faultCase, n int, set func(*faultfs.FS, int)) bool
 		before = ids(t, s)
 		s.Close()
 	}
-	fsys := faultfs.New(unsynced{durable.OS})
+	fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 	set(fsys, n)
 	bad := must(session.OpenManager(home, session.Options{FS: fsys}))
 	acknowledged, err := c.do(t, bad, path)

@@ -82,7 +82,7 @@ func TestEveryFaultOfAForkLeavesNoneOrAWholeOne(t *testing.T) {
 		"crash":     func(f *faultfs.FS, n int) { f.CrashAt(n) },
 	}
 	for way, set := range faults {
-		for system, fsys := range map[string]durable.FS{"links": unsynced{durable.OS}, "reflinks": shared{unsynced{durable.OS}}} {
+		for system, fsys := range map[string]durable.FS{"links": faultfs.Unsynced{FS: durable.OS}, "reflinks": shared{faultfs.Unsynced{FS: durable.OS}}} {
 			t.Run(system+"/"+way, func(t *testing.T) {
 				t.Parallel()
 				enumerated(t, t.Name())

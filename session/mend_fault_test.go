@@ -67,7 +67,7 @@ func oneRepairFault(t *testing.T, n int, set func(*faultfs.FS, int), cold bool) 
 		}
 	}
 	before := must(good.Check(t.Context(), path))
-	fsys := faultfs.New(unsynced{durable.OS})
+	fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 	set(fsys, n)
 	_, err := must(session.OpenManager(home, session.Options{FS: fsys})).Repair(t.Context(), path)
 	if !fsys.Fired() && err != nil {

@@ -172,7 +172,7 @@ func oneMoveFault(t *testing.T, c moveCase, n int, set func(*faultfs.FS, int)) b
 	}
 	s.Close()
 
-	var base durable.FS = unsynced{durable.OS}
+	var base durable.FS = faultfs.Unsynced{FS: durable.OS}
 	if c.mounted {
 		base = mounted{base, filepath.Dir(to)}
 	}

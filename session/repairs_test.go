@@ -125,7 +125,7 @@ func TestEveryFaultLeavesTheOldContextOrTheRepairedOne(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					fsys := faultfs.New(unsynced{durable.OS})
+					fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 					set(fsys, n)
 					bad := must(session.OpenManager(home, session.Options{FS: fsys}))
 					s, err := bad.Open(t.Context(), path)

@@ -117,7 +117,7 @@ func TestEveryFaultOfARestorationLeavesTheSessionInOnePlace(t *testing.T) {
 			for n := 0; ; n++ {
 				m := newManager(t, session.Options{Durability: session.Flush})
 				_, before, gone := trashed(t, m)
-				fsys := faultfs.New(unsynced{durable.OS})
+				fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 				set(fsys, n)
 				bad := must(session.OpenManager(m.Home(), session.Options{FS: fsys}))
 				_, err := bad.RestoreTrashed(t.Context(), gone)
@@ -159,7 +159,7 @@ func TestASessionRemovedHalfwayIsRestoredWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := tree(t, m.Home())
-		fsys := faultfs.New(unsynced{durable.OS})
+		fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 		fsys.CrashAt(n)
 		bad := must(session.OpenManager(m.Home(), session.Options{FS: fsys}))
 		_, _ = bad.Trash(t.Context(), path)

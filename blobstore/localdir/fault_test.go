@@ -126,24 +126,6 @@ func plant(t *testing.T, s *localdir.Store, ref blobref.Ref, data []byte) {
 	}
 }
 
-// unsynced saves the time of thousands of fsyncs, whose effect only a power cut
-// would show. That they are asked for, and in which order, is another test.
-type unsynced struct{ durable.FS }
-
-func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	f, err := u.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return unsyncedFile{f}, nil
-}
-
-func (unsynced) SyncDir(string) error { return nil }
-
-type unsyncedFile struct{ durable.File }
-
-func (unsyncedFile) Sync() error { return nil }
-
 func TestAfterAnyFaultThereIsTheOldStateOrTheNew(t *testing.T) {
 	faults := []struct {
 		name    string
@@ -162,7 +144,7 @@ func TestAfterAnyFaultThereIsTheOldStateOrTheNew(t *testing.T) {
 					t.Parallel()
 					rounds := 0
 					for n := 0; ; n++ {
-						fsys := faultfs.New(unsynced{durable.OS})
+						fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 						if !faultRound(t, sc, sync, fsys, n, fault.arm, fault.crashed) {
 							break
 						}

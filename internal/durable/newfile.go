@@ -15,36 +15,20 @@ func WriteNewFunc(fsys FS, name string, sync bool, write func(io.Writer) error) 
 }
 
 // WriteNewTemp is WriteNewFunc with a prefix for the temporary, as WriteFileTemp has it.
-func WriteNewTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer) error) (err error) {
+func WriteNewTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer) error) error {
 	fsys = or(fsys)
-	dir := filepath.Dir(name)
-	f, err := CreateTemp(fsys, dir, prefix)
+	temp, err := writeTemp(fsys, name, prefix, sync, write)
 	if err != nil {
+		return err
+	}
+	left := temp
+	if err = fsys.RenameNoReplace(temp, name); err == nil && sync {
+		left = name // not acknowledged before its directory is synced
+		err = fsys.SyncDir(filepath.Dir(name))
+	}
+	if err != nil {
+		_ = fsys.Remove(left)
 		return fmt.Errorf("writing %s: %w", name, err)
-	}
-	left := f.Name()
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("writing %s: %w", name, err)
-			_ = fsys.Remove(left)
-		}
-	}()
-	err = write(f)
-	if err == nil && sync {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	if err = fsys.RenameNoReplace(left, name); err != nil {
-		return err
-	}
-	left = name // not acknowledged before its directory is synced
-	if sync {
-		return fsys.SyncDir(dir)
 	}
 	return nil
 }

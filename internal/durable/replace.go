@@ -35,24 +35,31 @@ func WriteFileFunc(fsys FS, name string, sync bool, write func(io.Writer) error)
 // WriteFileTemp is WriteFileFunc with a prefix of the caller's choice for the
 // temporary, see CreateTemp: by it the caller knows what a killed process of his has
 // left in a directory that is not his.
-func WriteFileTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer) error) (err error) {
+func WriteFileTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer) error) error {
 	fsys = or(fsys)
-	dir := filepath.Dir(name)
-	f, err := CreateTemp(fsys, dir, prefix)
+	temp, err := writeTemp(fsys, name, prefix, sync, write)
+	if err != nil {
+		return err
+	}
+	if err = fsys.Rename(temp, name); err != nil {
+		_ = fsys.Remove(temp)
+	} else if sync {
+		err = fsys.SyncDir(filepath.Dir(name))
+	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
-	temp, renamed := f.Name(), false
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("writing %s: %w", name, err)
-			if !renamed {
-				// The first error is the one to report; a leftover temporary is
-				// only space, and every reader skips it.
-				_ = fsys.Remove(temp)
-			}
-		}
-	}()
+	return nil
+}
+
+// writeTemp writes what is to be called name into a temporary beside it. On an error
+// none is left, unless removing it failed too: the first error is the one to report,
+// and a leftover temporary is only space, and every reader skips it.
+func writeTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer) error) (temp string, err error) {
+	f, err := CreateTemp(fsys, filepath.Dir(name), prefix)
+	if err != nil {
+		return "", fmt.Errorf("writing %s: %w", name, err)
+	}
 	err = write(f)
 	if err == nil && sync {
 		err = f.Sync()
@@ -61,16 +68,10 @@ func WriteFileTemp(fsys FS, name, prefix string, sync bool, write func(io.Writer
 		err = cerr
 	}
 	if err != nil {
-		return err
+		_ = fsys.Remove(f.Name())
+		return "", fmt.Errorf("writing %s: %w", name, err)
 	}
-	if err = fsys.Rename(temp, name); err != nil {
-		return err
-	}
-	renamed = true
-	if sync {
-		return fsys.SyncDir(dir)
-	}
-	return nil
+	return f.Name(), nil
 }
 
 // ErrTooLarge is returned by ReadFile for a file beyond the caller's limit.

@@ -44,7 +44,7 @@ func oneFault(t *testing.T, n int, set func(*faultfs.FS, int)) bool {
 	write(t, filepath.Join(h.dir, ".index", "0.idx"), "what?")
 	wrong := string(must(os.ReadFile(h.artifact)))
 
-	fsys := faultfs.New(unsynced{durable.OS})
+	fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 	set(fsys, n)
 	bad := must(session.OpenManager(h.m.Home(), session.Options{FS: fsys}))
 	d := must(doctor.New(t.Context(), bad, doctor.Options{Repair: true, From: []string{backup}, FS: fsys}))

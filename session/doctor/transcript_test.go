@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/durable/faultfs"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/doctor"
 )
@@ -181,28 +182,11 @@ func TestARealSessionWithoutItsHeaderIsMended(t *testing.T) {
 	}
 }
 
-// unsynced leaves out the waiting for the disk.
-type unsynced struct{ durable.FS }
-
-func (unsynced) SyncDir(string) error { return nil }
-
-func (u unsynced) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
-	f, err := u.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return unsyncedFile{f}, nil
-}
-
-type unsyncedFile struct{ durable.File }
-
-func (unsyncedFile) Sync() error { return nil }
-
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{claude("a", "null", `"x"`) + "\n" + claude("b", "a", `[{"type":"tool_use","id":"t"}]`)[:100] + "\x00", codexMeta + codexCall + "\n{\"", `{"type":"session","id":"x"}{"type":"message","id":"a","parentId":"a"}`} {
 		f.Add([]byte(seed))
 	}
-	m := must(session.OpenManager(filepath.Join(f.TempDir(), "home"), session.Options{Durability: session.Flush, FS: unsynced{durable.OS}}))
+	m := must(session.OpenManager(filepath.Join(f.TempDir(), "home"), session.Options{Durability: session.Flush, FS: faultfs.Unsynced{FS: durable.OS}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "x.jsonl")
 		write(t, path, string(data))

@@ -18,23 +18,6 @@ import (
 	"github.com/agentrun/agentrun/session/gc"
 )
 
-// unsynced leaves out the waiting for the disk.
-type unsynced struct{ durable.FS }
-
-func (unsynced) SyncDir(string) error { return nil }
-
-func (u unsynced) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
-	f, err := u.FS.OpenFile(name, flag, perm)
-	if err != nil {
-		return nil, err
-	}
-	return unsyncedFile{f}, nil
-}
-
-type unsyncedFile struct{ durable.File }
-
-func (unsyncedFile) Sync() error { return nil }
-
 // fullHome has one of everything that can go, and of what has to stay.
 type fullHome struct {
 	m    *session.Manager
@@ -113,7 +96,7 @@ func TestEveryFaultOfACollectionKeepsWhatIsNamed(t *testing.T) {
 				want := ""
 				for n := -1; ; n++ {
 					h := newFullHome(t, foreign)
-					fsys := faultfs.New(unsynced{durable.OS})
+					fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 					if n >= 0 {
 						set(fsys, n)
 					}
