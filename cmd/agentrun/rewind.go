@@ -46,7 +46,10 @@ A file that was never recorded is not touched, and nothing in .git is. The
 rewind is recorded first, with what the files hold now: a rewind to that entry
 undoes it, and when a rewind was interrupted, the same again finishes it.
 
-With --json it prints an object: plan (a list of path, action, reason), applied.`,
+With --json it prints an object: plan (a list of path, action, reason), applied:
+true when the rewind changed files, moved the conversation or found all as it
+was; false in a dry run, after an error, and when all it had to do was left
+alone. Where the conversation goes on is said on the standard error.`,
 		Example: `  agentrun rewind "before the refactoring" --dry-run
   agentrun rewind 019aa4f1 --files`,
 		Args: positional(1, 1, "the entry to go back to"),
@@ -113,7 +116,10 @@ func (r *rewindCommand) run(ctx context.Context, arg string) (err error) {
 		r.say("the log names %s that no record may have; left out", count(int64(plan.Damaged), "path", "paths"))
 	}
 	if r.dryRun {
-		return r.print(plan, false)
+		if err := r.print(plan, false); err != nil || r.files {
+			return err
+		}
+		return r.leaf("would go on", plan.Leaf)
 	}
 	return r.apply(ctx, s, rec, plan, p)
 }
@@ -128,15 +134,42 @@ func (r *rewindCommand) apply(ctx context.Context, s *session.Session, rec *chec
 	p.what = "bringing back"
 	done, err := rec.Apply(ctx, plan)
 	p.end()
+	moved := false
 	if err == nil && !r.files {
 		_, err = s.Branch(ctx, plan.Leaf, session.BranchOptions{})
+		moved = err == nil
 	}
-	if perr := r.print(plan, err == nil); perr != nil && err == nil {
-		err = perr
+	perr := r.print(plan, err == nil && (moved || done.Changed > 0 || allUnchanged(plan)))
+	if moved && perr == nil {
+		perr = r.leaf("goes on", plan.Leaf)
 	}
 	if done.Entry != "" {
 		r.remark("to undo this: agentrun rewind %s", done.Entry)
 	}
+	return errors.Join(err, perr)
+}
+
+// allUnchanged reports that a plan found nothing to do, rather than left it alone.
+func allUnchanged(plan *checkpoint.Plan) bool {
+	for _, it := range plan.Items {
+		if it.Action != checkpoint.Unchanged {
+			return false
+		}
+	}
+	return true
+}
+
+// leaf tells where the conversation goes on.
+func (r *rewindCommand) leaf(how, id string) error {
+	where := "from " + shortID(id)
+	if id == "" {
+		where = "before its first entry"
+	}
+	if r.json {
+		r.remark("the session %s %s", how, where)
+		return nil
+	}
+	_, err := fmt.Fprintf(r.stdout, "the session %s %s\n", how, where)
 	return err
 }
 
@@ -152,24 +185,32 @@ func (r *rewindCommand) print(plan *checkpoint.Plan, applied bool) error {
 	if !r.quiet && len(plan.Items) > 0 {
 		fmt.Fprintln(out, "ACTION\tPATH\tREASON")
 	}
-	unchanged := 0
+	unchanged, leftAlone := 0, 0
 	for _, it := range plan.Items {
-		if it.Action == checkpoint.Unchanged {
+		switch {
+		case it.Action == checkpoint.Unchanged:
 			unchanged++
 			continue
+		case !it.Action.Changes():
+			leftAlone++
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\n", it.Action, oneLine(it.Path), oneLine(it.Reason))
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	changes := count(int64(plan.Changes()), "file", "files")
+	rest := fmt.Sprintf("%d unchanged", unchanged)
+	if leftAlone > 0 {
+		rest += fmt.Sprintf(", %d left alone", leftAlone)
+	}
 	switch {
 	case len(plan.Items) == 0:
 		r.remark("no file was ever recorded in this session; agentrun checkpoint records some")
-	case !applied:
-		r.remark("nothing was changed; %s unchanged", count(int64(unchanged), "file is", "files are"))
+	case r.dryRun:
+		r.remark("a dry run, nothing was changed; it would change %s, %s", changes, rest)
 	default:
-		r.remark("%s changed, %d unchanged", count(int64(plan.Changes()), "file", "files"), unchanged)
+		r.remark("%s changed, %s", changes, rest)
 	}
 	return nil
 }
