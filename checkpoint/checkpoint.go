@@ -104,34 +104,41 @@ func (r *Recorder) Checkpoint(ctx context.Context, name string, paths ...string)
 	return o.record(ctx, true)
 }
 
-// Before records how files are that a tool is about to change, or make, or delete. It
-// returns when they can be brought back; where nothing is new it writes nothing.
-func (r *Recorder) Before(ctx context.Context, paths ...string) error {
-	return r.observe(ctx, paths)
+// Before records how a file is that a tool is about to change, or make, or delete. Once
+// it returns nil the file can be brought back, whatever becomes of the tool, this
+// process or, with session.Sync, the machine; after an error the tool should leave the
+// file alone, for the change could not be undone. Where nothing is new it writes nothing
+// and costs a stat.
+//
+// A path is absolute, or relative to the working directory of this process; directories
+// and links, what belongs to git or to the home, and files above Options.MaxFile are
+// errors.
+func (r *Recorder) Before(ctx context.Context, path string) error {
+	return r.observe(ctx, path)
 }
 
-// After records how a tool has left files that Before was told of.
-func (r *Recorder) After(ctx context.Context, paths ...string) error {
-	return r.observe(ctx, paths)
+// After records how a tool has left a file that Before was told of, so that a change
+// which someone else makes later is told from the tool's. It is of use after a tool that
+// failed, too.
+func (r *Recorder) After(ctx context.Context, path string) error {
+	return r.observe(ctx, path)
 }
 
-func (r *Recorder) observe(ctx context.Context, paths []string) error {
+func (r *Recorder) observe(ctx context.Context, path string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.update(ctx); err != nil {
 		return err
 	}
 	o := observation{Recorder: r, Record: Record{Cause: CauseTool}}
-	for _, path := range paths {
-		at, err := r.history.locate(path)
-		if err != nil {
-			return err
-		}
-		if why := r.history.forbidden(at.Path); why != "" {
-			return fmt.Errorf("recording %s: %s", path, why)
-		}
-		o.paths = append(o.paths, at)
+	at, err := r.history.locate(path)
+	if err != nil {
+		return err
 	}
+	if why := r.history.forbidden(at.Path); why != "" {
+		return fmt.Errorf("recording %s: %s", path, why)
+	}
+	o.paths = []Place{at}
 	c, err := o.record(ctx, false)
 	if err == nil && len(c.Skipped) > 0 {
 		err = fmt.Errorf("recording %s: %s", c.Skipped[0].Path, c.Skipped[0].Reason)

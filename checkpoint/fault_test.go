@@ -187,3 +187,55 @@ func TestACheckpointWithAFaultAnywhereIsThereOrNot(t *testing.T) {
 		})
 	}
 }
+
+// A tool changes a file once Before has returned, and not when that failed.
+func TestWhatAToolChangesAfterBeforeComesBackWithAFaultAnywhere(t *testing.T) {
+	for name, set := range faults {
+		t.Run(name, func(t *testing.T) {
+			for n := 0; ; n++ {
+				p := newProject(t, checkpoint.Options{}, session.Options{})
+				p.write("mine", "mine")
+				begin := p.checkpoint("mine").Entry
+				check(t, p.s.Close())
+				old := strings.Repeat("old ", 100<<10) // more than a chunk of the store
+				p.write("old", old)
+				fsys := faultfs.New(durable.OS)
+				set(fsys, n)
+				err := p.with(fsys)
+				if err == nil {
+					for _, name := range []string{"old", "new"} {
+						if berr := p.r.Before(t.Context(), p.path(name)); berr != nil {
+							err = berr
+							break
+						}
+						p.write(name, "changed")
+						if aerr := p.r.After(t.Context(), p.path(name)); aerr != nil {
+							err = aerr
+						}
+					}
+					if cerr := p.s.Close(); err == nil {
+						err = cerr
+					}
+				}
+				fired := fsys.Fired()
+				if !fired && err != nil {
+					t.Fatal(err)
+				}
+				check(t, p.with(durable.OS))
+				// What the tool did is not told from what someone else did if its end
+				// was not recorded.
+				plan := p.plan(begin, checkpoint.PlanOptions{Changed: true})
+				if _, err := p.r.Apply(t.Context(), plan); err != nil {
+					t.Errorf("fault at operation %d: %v", n, err)
+				}
+				if p.tree() != "mine=mine old="+old {
+					t.Errorf("fault at operation %d of %v (%v): there is %.100q", n, fsys.Ops(), err, p.tree())
+				}
+				check(t, p.s.Close())
+				if t.Failed() || !fired {
+					return
+				}
+			}
+		})
+	}
+}
