@@ -78,10 +78,16 @@ func (x *sessionExport) run(ctx context.Context, arg string) error {
 	if err := x.out.check(); err != nil {
 		return err
 	}
-	if format != "" {
-		return x.transcript(ctx, arg, format)
+	do := func(ctx context.Context) error {
+		if format != "" {
+			return x.transcript(ctx, arg, format)
+		}
+		return x.bundle(ctx, arg)
 	}
-	return x.bundle(ctx, arg)
+	if x.out.name == "-" {
+		return do(ctx) // a signal leaves nothing that could be removed
+	}
+	return x.interruptible(ctx, do)
 }
 
 // transcriptFormat is the format of a transcript that was asked for, "" for a bundle.
@@ -117,7 +123,7 @@ func (x *sessionExport) bundle(ctx context.Context, arg string) (err error) {
 	defer p.end()
 	o.Progress = func(done, total int64) { p.step(int(done>>20), int(total>>20)) }
 	var made bundle.Summary
-	err = x.out.write(x.stdout, func(w io.Writer) (err error) {
+	err = x.out.write(ctx, x.stdout, func(w io.Writer) (err error) {
 		made, err = bundle.Export(ctx, w, m, s, o)
 		return err
 	})
@@ -143,7 +149,7 @@ func (x *sessionExport) transcript(ctx context.Context, arg string, format trans
 	defer func() { err = closeSession(s, err) }()
 	var made transcript.Summary
 	var written countingWriter
-	err = x.out.write(x.stdout, func(w io.Writer) (err error) {
+	err = x.out.write(ctx, x.stdout, func(w io.Writer) (err error) {
 		written.w = w
 		made, err = transcript.Write(ctx, &written, format, s, x.artifacts(s), transcript.Options{})
 		return err

@@ -48,7 +48,9 @@ With --json it prints an object: session, path.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return x.run(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return x.interruptible(cmd.Context(), func(ctx context.Context) error { return x.run(ctx, args[0]) })
+		},
 	}
 	f := cmd.Flags()
 	f.Var(&x.maps, "map", "`OLD=NEW`: what lay in OLD lies in NEW here; may be given more than once")

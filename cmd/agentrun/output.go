@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,16 +37,27 @@ func (o outputFile) check() error {
 	return nil
 }
 
-func (o outputFile) write(stdout io.Writer, write func(io.Writer) error) error {
-	switch {
-	case o.name == "-":
+// write makes the file. It ends with the context, between two writes.
+func (o outputFile) write(ctx context.Context, stdout io.Writer, write func(io.Writer) error) error {
+	if o.name == "-" {
 		return write(stdout)
-	case o.force:
-		return durable.WriteFileFunc(nil, o.name, true, write)
 	}
-	err := durable.WriteNewFunc(nil, o.name, true, write)
-	if errors.Is(err, fs.ErrExist) {
+	err := durable.WriteOutput(nil, o.name, o.force, func(w io.Writer) error { return write(untilDone{ctx, w}) })
+	if !o.force && errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s has come to be there meanwhile; give another name, or --force to replace it", o.name)
 	}
 	return err
+}
+
+// untilDone writes until its context ends.
+type untilDone struct {
+	ctx context.Context // of the one call this value lives for
+	w   io.Writer
+}
+
+func (u untilDone) Write(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.w.Write(p)
 }

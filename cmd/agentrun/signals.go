@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // signals are what a run does when this process is asked to end. The first signal
@@ -68,4 +72,35 @@ func (s *signals) release() syscall.Signal {
 	s.done.Wait()
 	s.cancel()
 	return s.first
+}
+
+// interruptible has do end with its context at the first SIGINT, SIGTERM or SIGHUP, so
+// that what a command has half made is removed, and not left. The second one ends the
+// process at once. What was done before the signal had an effect stays done.
+func (e *environment) interruptible(ctx context.Context, do func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(caught, syscall.SIGHUP)
+	}
+	var first syscall.Signal
+	var done sync.WaitGroup
+	done.Go(func() {
+		sig, ok := <-caught
+		signal.Stop(caught)
+		if ok {
+			first = sig.(syscall.Signal)
+			cancel()
+		}
+	})
+	err := do(ctx)
+	signal.Stop(caught)
+	close(caught) // nothing is sent after Stop
+	done.Wait()
+	if first != 0 && errors.Is(err, context.Canceled) {
+		return &commandError{statusSignal + int(first), fmt.Errorf("ended by %s; nothing of it is left", unix.SignalName(first))}
+	}
+	return err
 }
