@@ -136,7 +136,7 @@ func (x *examined) scan(ctx context.Context, m *Manager, path string) error {
 	if err != nil && !errors.Is(err, ErrNotSession) {
 		return err
 	}
-	if err != nil || st.none && hasNUL(st.src) {
+	if err != nil || st.none && hasNUL(st.src) || st.header.Torn {
 		st.src, st.image = x.source(), nil
 		if err := x.withoutHeader(ctx, m, path); err != nil {
 			return err

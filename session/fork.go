@@ -106,6 +106,12 @@ func (s *Session) fork(ctx context.Context, o ForkOptions) (Forked, error) {
 		return Forked{}, err
 	}
 	child.registerFork(ctx, cut)
+	if child.fresh.KeepTitle = cut.untitled; o.At == "" && !o.PathOnly {
+		if err := s.keepTitle(ctx, st, &child.fresh); err != nil {
+			child.discardArtifacts()
+			return Forked{}, err
+		}
+	}
 	header := child.fresh.AppendLine(nil)
 	if err := child.publish(func(w io.Writer) error { return cut.write(ctx, w, header) }); err != nil {
 		child.discardArtifacts()

@@ -21,9 +21,11 @@ type cut struct {
 	file    durable.File // that src reads as it is; nil for a compressed or migrated one
 	begin   int64        // of the first entry in src
 	spans   []stretch
-	records []byte               // lines
-	title   string               // for the header; "" for the one it has
-	cites   *artifacts.Selection // nil: all that lies beside the log
+	records []byte // lines
+	title   string // for the header; "" for the one it has
+	// untitled is set when no entry of the fork gives the title.
+	untitled bool
+	cites    *artifacts.Selection // nil: all that lies beside the log
 }
 
 // stretch is [from, to) of a source. A newline goes behind it when it has none.
@@ -93,7 +95,7 @@ func (s *Session) cutBehind(ctx context.Context, st state, t *Tree, at int) (*cu
 	}
 	// What the log said of the title by then.
 	given, err := t.titleBy(at, nil)
-	c.title = given.Title
+	c.title, c.untitled = given.Title, !given.OK
 	return c, err
 }
 
@@ -131,6 +133,7 @@ func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
 		}
 		c.title, reqs = whole.Title, append(reqs, r)
 	}
+	c.untitled = !whole.OK
 	c.records = s.lines(nil, reqs, string(t.nodes.id(int32(at))))
 	c.cites, err = s.citesOfPath(ctx, t, path)
 	return c, err

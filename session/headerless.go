@@ -28,6 +28,10 @@ func (x *examined) withoutHeader(ctx context.Context, m *Manager, path string) e
 	}
 	x.lost = &lostHeader{told: firstLine(head)}
 	var header record.Header
+	if st.header.Torn {
+		header, x.lost.from = st.header, "it is what is left of the header, which was being given another title"
+		x.lost.told = Damage{Line: lineAt(st.src, st.at), Offset: st.at, Bytes: int64(len(st.line)), Kind: KindHeader}
+	}
 	hint := headHint{}
 	n := 0
 	for line := range bytes.Lines(head) {

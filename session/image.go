@@ -25,7 +25,7 @@ func (m *image) source() source { return source{bytes.NewReader(m.data), int64(l
 func migrate(src source, p preamble) (*image, error) {
 	m := &image{version: p.header.Version, data: make([]byte, 0, src.size+src.size/8)}
 	header := p.header
-	header.Version = record.Version
+	header.Version, header.KeepTitle = record.Version, true
 	if p.hasSlot {
 		header.Title, header.TitleSource = p.slot.Title, p.slot.Source
 	}

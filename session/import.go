@@ -122,7 +122,7 @@ func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions)
 	if err = im.lock.Lock(ctx, importWait); err != nil {
 		err = fmt.Errorf("importing a session: waiting for another import: %w", err)
 	} else if err = im.sweep(); err == nil {
-		err = im.settle(ctx, &p, before)
+		err = im.settle(ctx, head, &p, before)
 	}
 	if err != nil {
 		im.lock.Close()
@@ -195,8 +195,8 @@ func (im *Import) sweep() error {
 	return nil
 }
 
-// settle decides id and header, whose line was before.
-func (im *Import) settle(ctx context.Context, p *preamble, before string) error {
+// settle decides id and header, whose line was before. head is the beginning of the log.
+func (im *Import) settle(ctx context.Context, head []byte, p *preamble, before string) error {
 	h := &im.header
 	taken, err := im.taken(ctx)
 	if err != nil {
@@ -217,6 +217,11 @@ func (im *Import) settle(ctx context.Context, p *preamble, before string) error 
 		// The slot holds the title; folded into the header it is kept.
 		h.Title, h.TitleSource = p.slot.Title, p.slot.Source
 	}
+	given, _, err := findTitle(ctx, source{bytes.NewReader(head), int64(len(head))}, p.end, int64(len(head)))
+	if err != nil {
+		return fmt.Errorf("importing session %.100s: %w", im.was, err)
+	}
+	h.KeepTitle = !given.OK // what follows behind head is not known yet
 	im.preamble, im.skip = h.AppendLine(nil), p.end
 	return nil
 }

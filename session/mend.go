@@ -231,6 +231,7 @@ func (w *mender) preamble(ctx context.Context) error {
 			return err
 		}
 		h := st.header
+		h.KeepTitle = true
 		_, err := w.Write(h.AppendLine(nil))
 		return err
 	}

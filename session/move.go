@@ -225,6 +225,9 @@ func (v *mover) prepare(ctx context.Context, st state, from, to, cwd string) (do
 	if v.project != "" {
 		header.Project = v.project
 	}
+	if err := v.session.keepTitle(ctx, st, &header); err != nil {
+		return false, err
+	}
 	line, err := header.Rewrite(st.line)
 	if err != nil {
 		return false, err

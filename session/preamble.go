@@ -50,7 +50,11 @@ func readPreamble(src source) (preamble, error) {
 		} else if len(bytes.Trim(record.Trim(line), "\x00")) > 0 {
 			h, err := record.ParseHeader(line)
 			if err != nil {
-				return p, fmt.Errorf("%w: its first record is %s", ErrNotSession, reason(err))
+				torn, ok := record.ParseTornHeader(line)
+				if !ok {
+					return p, fmt.Errorf("%w: its first record is %s", ErrNotSession, reason(err))
+				}
+				h = torn
 			}
 			p.header, p.line, p.at, p.end = h, bytes.Clone(line), int64(at), int64(next)
 			return p, nil

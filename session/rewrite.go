@@ -2,6 +2,7 @@ package session
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -113,8 +114,8 @@ func (s *Session) syncDirs(dir string) error {
 }
 
 // needsRewrite brings a file into the form that can be appended to: a compressed
-// one is restored, one of an older version is migrated, and a title slot that
-// oh-my-pi put before a header of ours is folded back into it.
+// one is restored, one of an older version is migrated, a title slot that oh-my-pi put
+// before a header of ours is folded back into it, and a torn header is made anew.
 func (s *Session) needsRewrite(ctx context.Context) error {
 	s.mu.Lock()
 	ready := s.st.appendable()
@@ -136,21 +137,28 @@ func (s *Session) needsRewrite(ctx context.Context) error {
 		return s.needsRewrite(ctx)
 	case st.image != nil:
 		return s.rewrite(ctx, st.line)
-	case st.hasSlot && st.header.Padded:
-		line, err := record.Retitle(st.line, st.slot.Title, st.slot.Source)
+	case st.header.Torn:
+		header := st.header
+		given, err := s.lastTitle(ctx, st)
 		if err != nil {
-			header := st.header
-			header.Title, header.TitleSource = st.slot.Title, st.slot.Source
-			line = header.AppendLine(nil)
+			return err
 		}
-		return s.rewrite(ctx, line)
+		header.Title = given.Title
+		return s.rewrite(ctx, header.AppendLine(nil))
+	case st.hasSlot && st.header.Padded:
+		header := st.header
+		header.Title, header.TitleSource = st.slot.Title, st.slot.Source
+		if err := s.keepTitle(ctx, st, &header); err != nil {
+			return err
+		}
+		return s.rewrite(ctx, header.AppendLine(nil))
 	}
 	return nil
 }
 
 // appendable reports whether lines can be written behind the file as it is.
 func (st *state) appendable() bool {
-	return !st.none && st.header.Writable() && !st.cold && st.image == nil && !(st.hasSlot && st.header.Padded)
+	return !st.none && st.header.Writable() && !st.cold && st.image == nil && !st.header.Torn && !(st.hasSlot && st.header.Padded)
 }
 
 func versionText(h record.Header) string {
@@ -166,6 +174,9 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 	st := s.known()
 	err := durable.WriteFileFunc(s.fs, s.Path(), s.durability == Sync, func(out io.Writer) error {
 		var aside []byte // what is damaged, each stretch behind a newline
+		if st.header.Torn {
+			aside = append(bytes.Clone(st.line), '\n')
+		}
 		w := bufio.NewWriterSize(out, 1<<20)
 		w.Write(header)
 		if n := len(header); n == 0 || header[n-1] != '\n' {

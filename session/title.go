@@ -231,6 +231,17 @@ func (s *Session) writeTitle(ctx context.Context, title, source string) error {
 	return s.rewrite(ctx, header.AppendLine(nil))
 }
 
+// keepTitle makes h, a header that replaces the one of st, as long as its title wants
+// where no entry gives that: otherwise the header may have less of it.
+func (s *Session) keepTitle(ctx context.Context, st state, h *record.Header) error {
+	if !h.CutsTitle() {
+		return nil
+	}
+	given, err := s.lastTitle(ctx, st)
+	h.KeepTitle = err == nil && !(given.OK && strings.HasPrefix(given.Title, h.Title))
+	return err
+}
+
 // overwrite replaces bytes of the first lines by as many others.
 func (s *Session) overwrite(b []byte, at int64) error {
 	// Not the descriptor for appends: Linux appends whatever offset it is given.

@@ -222,7 +222,11 @@ func (m *Manager) restoreTrashed(ctx context.Context, t Trashed) (string, error)
 		return "", err
 	}
 	for i, name := range names {
-		err := m.opts.FS.RenameNoReplace(filepath.Join(t.Dir, name), filepath.Join(dir, name))
+		rename := m.opts.FS.RenameNoReplace
+		if name == catalog.IndexPath(t.log) {
+			rename = m.opts.FS.Rename // whoever had the session open has left one, and either can be made anew
+		}
+		err := rename(filepath.Join(t.Dir, name), filepath.Join(dir, name))
 		if err == nil && i == len(names)-2 {
 			// All but the log: it must not be on the disk before what belongs to it.
 			err = m.opts.FS.SyncDir(dir)
@@ -257,7 +261,9 @@ func (m *Manager) toRestore(t Trashed, dir string) ([]string, error) {
 		// A repair in the trash has left its lock, and that of the place is held.
 		if name := e.Name(); name != originName && name != t.log && name != catalog.LockPath(t.log) {
 			names = append(names, name)
-			targets = append(targets, name)
+			if name != catalog.IndexPath(t.log) {
+				targets = append(targets, name)
+			}
 		}
 	}
 	for _, name := range targets {

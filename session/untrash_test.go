@@ -223,3 +223,24 @@ func TestASessionThatWasRepairedInTheTrashComesBack(t *testing.T) {
 		t.Errorf("it is at %s, and the trash holds %+v", back, l)
 	}
 }
+
+func TestAnIndexIsNotInTheWayOfARestoredSession(t *testing.T) {
+	m := newManager(t, session.Options{})
+	path := ours(t, m)
+	index := strings.TrimSuffix(path, ".jsonl") + ".index"
+	if err := os.WriteFile(index, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gone := must(m.Trash(t.Context(), path))
+	// Who had the session open writes one when it closes it.
+	if err := os.WriteFile(index, []byte("after"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.RestoreTrashed(t.Context(), gone); err != nil || got != path {
+		t.Fatalf("restored to %s, %v", got, err)
+	}
+	if l := must(m.ListTrash(t.Context())); len(l.Sessions)+len(l.Unreadable)+len(l.Remains) > 0 {
+		t.Errorf("the trash holds %+v", l)
+	}
+	noDamage(t, reopen(t, m, path))
+}

@@ -217,9 +217,7 @@ func (l *life) live(ctx context.Context, s step) error {
 	}()
 	l.trace = append(l.trace, said)
 	l.did[j.Do]++
-	// A new title is written over the old one at the beginning of the file, which a
-	// process does or does not; here it would die with half of it written.
-	if s.Death >= 0 && j.Do != "reopen" && j.Do != "rename" {
+	if s.Death >= 0 && j.Do != "reopen" {
 		// Who writes an artifact is alive as long as the process is.
 		return l.die(ctx, j, s.Death, s.Process || j.Do == "artifact")
 	}

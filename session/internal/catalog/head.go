@@ -121,7 +121,11 @@ func readHead(r io.Reader, buf []byte) (hd head, updated string, read []byte, er
 	if len(line) > 0 {
 		header, err := record.ParseHeader(line)
 		if err != nil {
-			return head{}, "", nil, errNoHeader
+			torn, ok := record.ParseTornHeader(line)
+			if !ok {
+				return head{}, "", nil, errNoHeader
+			}
+			header = torn
 		}
 		hd = head{ID: header.ID, CWD: header.CWD, Parent: header.ParentSession, Project: header.Project, Title: printable(header.Title), Version: header.Version}
 		if at, ok := record.ParseTime([]byte(header.Timestamp)); ok {

@@ -37,7 +37,12 @@ type Header struct {
 	PreviousSessionFiles  []string // where the file was before it was moved, oldest first
 	Project               string   // the fingerprint of the project in CWD, see package project; unchecked
 
+	// KeepTitle makes AppendLine write a longer line rather than cut the title: no entry
+	// of the file gives it.
+	KeepTitle bool
+
 	CRC    CRC  // as parsed
+	Torn   bool // as parsed by ParseTornHeader
 	Padded bool // as parsed: the line has a pad of spaces, so Retitle works on it
 
 	members []headerMember // as parsed, in order, without pad and crc
@@ -141,6 +146,36 @@ func ParseHeader(line []byte) (Header, error) {
 	original.PreviousSessionFiles = slices.Clone(h.PreviousSessionFiles)
 	h.parsed = &original
 	return h, nil
+}
+
+// ParseTornHeader reads a header line whose title was being written over when the
+// process, or the machine, died: its beginning is of the new line and its end of the
+// old one, and together they may be no JSON. All members before the title are whole in
+// both. What is returned has no title and Torn set; the entries have the title, which
+// is written to them first.
+//
+// ok is false for a line that is no such one: it must begin like a header, with at
+// least id, timestamp and cwd, and end with a crc as only we write it.
+func ParseTornHeader(line []byte) (h Header, ok bool) {
+	body, ok := Unseal(Trim(line))
+	if !ok {
+		return h, false
+	}
+	whole := 0 // the end of the last member before the title
+	var m member
+	w := walker{obj: body}
+	for w.next(&m) {
+		if name := string(m.name()); name == "title" || name == "titleSource" || name == "pad" {
+			break
+		}
+		whole = w.at
+	}
+	h, err := ParseHeader(append(slices.Clone(body[:whole]), '}'))
+	if err != nil || h.Version != Version || h.Timestamp == "" || h.CWD == "" {
+		return Header{}, false
+	}
+	h.CRC, h.Torn = CRCMismatch, true
+	return h, true
 }
 
 func (h *Header) index(name string) int {

@@ -137,13 +137,13 @@ func TestUnknownMembersAreKeptToTheByte(t *testing.T) {
 		t.Fatalf("%+v", h)
 	}
 	out := string(h.AppendLine(nil))
-	const want = `{"version":3,"x":{"b":1,  "a":"\u0041"},"type":"session","title":"\u0061","id":"s","n":1.0,"cwd":"\u002fsrv","q\u0022":[ ],"pad":"`
+	const want = `{"version":3,"x":{"b":1,  "a":"\u0041"},"type":"session","id":"s","n":1.0,"cwd":"\u002fsrv","q\u0022":[ ],"title":"\u0061","pad":"`
 	if !strings.HasPrefix(out, want) || len(out) != 511 {
 		t.Errorf("%d bytes: %s", len(out), out)
 	}
 	h.Title, h.ParentSession, h.CWD = "b", "p", "/new"
 	out = string(h.AppendLine(nil))
-	const changed = `{"version":3,"x":{"b":1,  "a":"\u0041"},"type":"session","title":"b","id":"s","n":1.0,"cwd":"/new","q\u0022":[ ],"parentSession":"p","pad":"`
+	const changed = `{"version":3,"x":{"b":1,  "a":"\u0041"},"type":"session","id":"s","n":1.0,"cwd":"/new","q\u0022":[ ],"parentSession":"p","title":"b","pad":"`
 	if !strings.HasPrefix(out, changed) || len(out) != 511 {
 		t.Errorf("%d bytes: %s", len(out), out)
 	}
@@ -320,4 +320,52 @@ func FuzzParseHeader(f *testing.F) {
 			t.Fatalf("%q was retitled to %q", line, retitled)
 		}
 	})
+}
+
+func TestATornHeaderHasEverythingButItsTitle(t *testing.T) {
+	h := NewHeader("01a1fa9b-5c1e-7a37-8f4b-0c2d91d8a001", "/srv/app", at)
+	h.Title, h.TitleSource, h.ParentSession, h.Project = "the old one", "auto", "p", "fingerprint"
+	h.AdditionalDirectories, h.PreviousSessionFiles = []string{"/srv/shared"}, []string{"/home/u/old.jsonl"}
+	old := h.AppendLine(nil)
+	now, err := Retitle(old, `the "new" one, longer`, "user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := 0
+	for k := range now {
+		line := append(now[:k:k], old[k:]...)
+		if _, err := ParseHeader(line); err == nil {
+			continue
+		}
+		torn++
+		got, ok := ParseTornHeader(line)
+		if !ok || got.Title != "" || !got.Torn || got.CRC != CRCMismatch || got.Padded {
+			t.Fatalf("%d bytes: %v, %+v", k, ok, got)
+		}
+		again := got.AppendLine(nil)
+		h.Title, h.TitleSource = "", ""
+		if want := h.AppendLine(nil); !bytes.Equal(again, want) {
+			t.Fatalf("%d bytes: written again it is\n%s\nand not\n%s", k, again, want)
+		}
+	}
+	if torn == 0 {
+		t.Error("no tear broke the JSON")
+	}
+}
+
+func TestWhatIsNoTornHeaderIsNone(t *testing.T) {
+	for name, line := range map[string]string{
+		"nothing":           ``,
+		"only a seal":       `{,"crc":"00000000"}`,
+		"an entry":          `{"type":"message","id":"a","timestamp":"t","cwd":"/x","title":"a"b,"crc":"00000000"}`,
+		"no id":             `{"type":"session","version":3,"timestamp":"t","cwd":"/x","title":"a"b,"crc":"00000000"}`,
+		"no cwd":            `{"type":"session","version":3,"id":"a","timestamp":"t","title":"a"b,"crc":"00000000"}`,
+		"a cwd that is cut": `{"type":"session","version":3,"id":"a","timestamp":"t","cwd":"/x,"crc":"00000000"}`,
+		"another version":   `{"type":"session","version":4,"id":"a","timestamp":"t","cwd":"/x","title":"a"b,"crc":"00000000"}`,
+		"not sealed":        `{"type":"session","version":3,"id":"a","timestamp":"t","cwd":"/x","title":"a"b}`,
+	} {
+		if h, ok := ParseTornHeader([]byte(line)); ok {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
 }

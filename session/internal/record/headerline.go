@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,9 +27,13 @@ var ErrNoRoom = errors.New("no room for a title in the header line")
 
 // AppendLine appends the header as a line, '\n' included, that ends with a pad
 // and a crc. The line is 511 bytes long if it can be without its title; the title
-// is then cut, by whole code points, to what fits, down to nothing. A longer one
-// (a long cwd, many directories) has a length that is a multiple of 256 and holds
-// the whole title and room for one of 128 bytes.
+// is then cut, by whole code points, to what fits, down to nothing, unless KeepTitle
+// is set. A longer one (a long cwd, many directories) has a length that is a multiple
+// of 256 and holds the whole title and room for one of 128 bytes.
+//
+// The title stands behind all other members, right before the pad: what changes when
+// it is written over in place is then only the end of the line, and a write that was
+// cut short has harmed nothing else, see [ParseTornHeader].
 func (h *Header) AppendLine(dst []byte) []byte {
 	l := headerLine{sealed: true}
 	for _, m := range h.render() {
@@ -47,7 +52,7 @@ func (h *Header) AppendLine(dst []byte) []byte {
 	switch bare := l.size(); {
 	case l.foreignPad:
 		size = l.size() + l.titleSize(title, source)
-	case bare > headerSize:
+	case bare > headerSize, h.KeepTitle && bare+l.titleSize(title, source) > headerSize:
 		room := max(l.titleSize(title, source), l.titleSize(make([]byte, titleRoom), nil))
 		size = (bare + room + headerStep - 1) / headerStep * headerStep
 	}
@@ -55,11 +60,18 @@ func (h *Header) AppendLine(dst []byte) []byte {
 	return l.appendTo(dst, max(size, l.size()))
 }
 
+// CutsTitle reports whether [Header.AppendLine] cuts the title.
+func (h *Header) CutsTitle() bool {
+	cut, whole := *h, *h
+	cut.KeepTitle, whole.KeepTitle = false, true
+	return !bytes.Equal(cut.AppendLine(nil), whole.AppendLine(nil))
+}
+
 // Retitle returns a header line with another title and the same length, so that
 // it can be written over the old one. title is cut, by whole code points, to the
 // room there is; an empty one removes both members. The bytes of all other
-// members stay, pad takes or gives the difference, and a crc is made anew if there
-// was one. line may end with its '\n' and is not changed.
+// members stay, and come before the title; pad takes or gives the difference, and a
+// crc is made anew if there was one. line may end with its '\n' and is not changed.
 //
 // The error is [ErrNoRoom] when the line has no pad, or when not even one
 // character fits, and wraps [ErrHeader] when it is no header.
@@ -88,8 +100,8 @@ func Retitle(line []byte, title, source string) ([]byte, error) {
 // changed since. The bytes of all other members stay. The new line is as long as the
 // old one where its pad has the room, so that it can be written over it; else it is
 // longer or shorter and the file has to be written anew: as [Header.AppendLine] makes
-// it for a line that had a pad, and as plain as it was for one of another program.
-// line may end with its '\n', and then so does the result.
+// it for a line that had a pad or was torn, and as plain as it was for one of another
+// program. line may end with its '\n', and then so does the result.
 //
 // The error wraps [ErrHeader] when line is no header.
 func (h *Header) Rewrite(line []byte) ([]byte, error) {
@@ -104,11 +116,11 @@ func (h *Header) Rewrite(line []byte) ([]byte, error) {
 		if out, err := l.over(line, len(value)+len("\n")); err == nil {
 			return out, nil
 		}
-	case !errors.Is(err, ErrNoRoom):
+	case !errors.Is(err, ErrNoRoom) && !h.Torn:
 		return nil, err
 	}
 	var out []byte
-	if h.Padded {
+	if h.Padded || h.Torn {
 		out = h.AppendLine(nil)
 	} else {
 		l := headerLine{members: h.render(), sealed: h.CRC != CRCNone}
@@ -179,8 +191,10 @@ func (l *headerLine) set(name string, value []byte) {
 	if at >= 0 || value == nil {
 		return
 	}
-	pad := slices.IndexFunc(kept, func(m headerMember) bool { return m.name == "pad" })
-	l.members = slices.Insert(kept, pad, headerMember{name, ecmajson.AppendString(nil, name), value})
+	end := slices.IndexFunc(kept, func(m headerMember) bool {
+		return m.name == "pad" || name != "titleSource" && (m.name == "title" || m.name == "titleSource")
+	})
+	l.members = slices.Insert(kept, end, headerMember{name, ecmajson.AppendString(nil, name), value})
 }
 
 // headerLine is a header on its way to a line of a fixed length.
@@ -193,15 +207,11 @@ type headerLine struct {
 
 // take removes title and titleSource and returns their literals.
 func (l *headerLine) take() (title, source []byte) {
-	l.titleAt = -1
 	kept := l.members[:0]
 	for _, m := range l.members {
 		switch m.name {
 		case "title":
 			title = m.value
-			if l.titleAt < 0 {
-				l.titleAt = len(kept)
-			}
 		case "titleSource":
 			source = m.value
 		default:
@@ -209,10 +219,9 @@ func (l *headerLine) take() (title, source []byte) {
 		}
 	}
 	l.members = kept
-	if l.titleAt < 0 {
-		l.titleAt = 1 + slices.IndexFunc(kept, func(m headerMember) bool { return m.name == "cwd" })
+	if l.titleAt = slices.IndexFunc(kept, func(m headerMember) bool { return m.name == "pad" }); l.titleAt < 0 || l.foreignPad {
+		l.titleAt = len(kept)
 	}
-	l.titleAt = max(l.titleAt, 1)
 	return title, source
 }
 

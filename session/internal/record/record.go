@@ -40,7 +40,8 @@
 //
 // It has no parentId. pad is a string of spaces that brings the line to a
 // round length (see [Header.AppendLine]), so that a new title can be written in
-// place ([Retitle]).
+// place ([Retitle]). The title stands behind the other members, so that a write over it
+// that was cut short leaves them whole ([ParseTornHeader]).
 //
 // # Damage
 //

@@ -207,7 +207,7 @@ func TestGoldenV3(t *testing.T) {
 		`,"customType":"note","data":{"crc":"00000000"}`...), len(file))
 	file = AppendSlot(file, "Fix the connection pool", "user", at)
 
-	path := filepath.Join("testdata", "v3.jsonl")
+	path := filepath.Join("testdata", "v3-title-last.jsonl")
 	if *update {
 		if err := os.WriteFile(path, file, 0o644); err != nil {
 			t.Fatal(err)
@@ -223,7 +223,13 @@ func TestGoldenV3(t *testing.T) {
 }
 
 func TestGoldenV3IsReadable(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "v3.jsonl"))
+	for _, name := range []string{"v3.jsonl", "v3-title-last.jsonl"} {
+		t.Run(name, func(t *testing.T) { goldenV3(t, name) })
+	}
+}
+
+func goldenV3(t *testing.T, name string) {
+	data, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
