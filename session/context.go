@@ -17,11 +17,16 @@ type ContextOptions struct {
 	// needs memory for all of them. Otherwise Session.Restore does it entry by
 	// entry, and Session.Image image by image.
 	Restore bool
+	// Strict leaves out what providers refuse, as in entry.ContextOptions. The messages
+	// are then those of Resume, but for its notes about images and blobs.
+	Strict bool
 }
 
 // Context builds what a model call at the leaf starts from. The file is read
-// backwards, only as far as the messages reach; bodies are decoded on use. Images
-// and long strings are still references.
+// backwards, only as far as the messages reach, unless the way to the root breaks off:
+// then all of it, and the context goes on with the nearest entry before the gap, as
+// Repairs tells. Bodies are decoded on use. Images and long strings are still
+// references.
 func (s *Session) Context(ctx context.Context) (*entry.Context, error) {
 	c, _, err := s.ContextWith(ctx, ContextOptions{})
 	return c, err
@@ -48,7 +53,7 @@ func (s *Session) ContextWith(ctx context.Context, o ContextOptions) (*entry.Con
 	if o.Leaf != "" && len(p.entries) == 0 {
 		return nil, nil, fmt.Errorf("reading %s: %.40q: %w", s.Path(), leaf, ErrNoEntry)
 	}
-	var before entry.ContextOptions
+	before := entry.ContextOptions{Strict: o.Strict}
 	if p.reach.NeedSettings() && len(p.entries) > 0 {
 		if before.Settings, err = s.settingsBefore(ctx, st, p.entries[0]); err != nil {
 			return nil, nil, err
@@ -62,7 +67,9 @@ func (s *Session) ContextWith(ctx context.Context, o ContextOptions) (*entry.Con
 			return nil, nil, err
 		}
 	}
-	return entry.BuildContext(path, before), missing, nil
+	c := entry.BuildContext(path, before)
+	c.Repairs = slices.Concat(p.repairs, c.Repairs)
+	return c, missing, nil
 }
 
 // checkpoint completes a compaction of ours with the settings and the title at
@@ -113,9 +120,12 @@ func (s *Session) readPathTo(ctx context.Context, st state, leaf string) (*pathC
 		if p, err = readPath(ctx, st, leaf, nil); err != nil {
 			return nil, err
 		}
+		if err := s.heal(ctx, st, p); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.Lock()
-	if leaf == st.leaf && s.st.file == st.file && p.torn == nil {
+	if leaf == st.leaf && s.st.file == st.file && len(p.repairs) == 0 {
 		s.ctxPath = p
 	}
 	s.mu.Unlock()
@@ -155,11 +165,17 @@ func (s *Session) settingsBefore(ctx context.Context, st state, first entry.Entr
 	if err != nil {
 		return settings, err
 	}
-	i := t.Find(first.ID())
+	i := t.at(first.Offset())
 	if i < 0 {
-		return settings, nil
+		i = t.Find(first.ID()) // the tree has the first of equal lines
 	}
-	path := t.Path(i)
+	if i < 0 {
+		return settings, nil // the file changed meanwhile
+	}
+	path, _, err := t.way(i)
+	if err != nil {
+		return settings, fmt.Errorf("reading %s: %w", s.Path(), err)
+	}
 	for _, i := range path[:len(path)-1] {
 		switch t.nodes.list[i].kind {
 		case kindSettings, kindCompaction, kindMessage, kindOther:

@@ -14,8 +14,8 @@ const (
 	KindScalar    = record.KindScalar      // JSON that is no object
 	KindChecksum  = record.KindChecksum    // changed after it was written, by damage or by another program; the line is used
 	KindDuplicate = record.KindDuplicateID // an id that an earlier entry has; both are used, a parent means the nearest before
-	KindOrphan    = record.KindOrphan      // the parent is not there; the entry is a root
-	KindCycle     = record.KindCycle       // the entry is its own ancestor; it is a root
+	KindOrphan    = record.KindOrphan      // the parent is not there; the entry is a root of the tree, and contexts go on with the entry before it
+	KindCycle     = record.KindCycle       // the entry is its own ancestor; as for KindOrphan
 )
 
 // Kinds that only Manager.Check finds: a session with them does not open, or hides

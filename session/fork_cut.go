@@ -99,12 +99,25 @@ func (s *Session) cutBehind(ctx context.Context, st state, t *Tree, at int) (*cu
 	return c, err
 }
 
-// cutPath takes the entries from the root to entry at, and says behind them again
-// what entries on other branches say of these: their labels, and the title.
+// cutPath takes the entries from the root to entry at, as a context is built of them,
+// and says behind them again what entries on other branches say of these: their
+// labels, and the title.
 func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
 	c := &cut{src: t.src, begin: t.begin}
-	path := t.Path(at)
-	for _, i := range path {
+	way, _, err := t.ContextPath(at)
+	if err != nil {
+		return nil, err
+	}
+	// In the order of the file, in which the way breaks off and goes on as it does
+	// there, but for the leaf, which is the last.
+	path := slices.Sorted(slices.Values(way))
+	lines, leaf, last := path, "", -1
+	if n := len(way); n > 0 {
+		at, last = way[n-1], path[n-1]
+		leaf = string(t.nodes.id(int32(at)))
+		lines = append(slices.DeleteFunc(slices.Clone(path), func(i int) bool { return i == at }), at)
+	}
+	for _, i := range lines {
 		x := t.nodes.list[i]
 		from, to := x.off, x.off+int64(x.size)
 		// Neighbours go together when one newline stands between them.
@@ -122,7 +135,7 @@ func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
 	if err != nil {
 		return nil, err
 	}
-	onPath, err := t.titleBy(at, path)
+	onPath, err := t.titleBy(last, path)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +147,7 @@ func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
 		c.title, reqs = whole.Title, append(reqs, r)
 	}
 	c.untitled = !whole.OK
-	c.records = s.lines(nil, reqs, string(t.nodes.id(int32(at))))
+	c.records = s.lines(nil, reqs, leaf)
 	c.cites, err = s.citesOfPath(ctx, t, path)
 	return c, err
 }

@@ -13,49 +13,53 @@ import (
 
 // whole is the path that a resumed session goes on from.
 type whole struct {
-	entries []entry.Entry
-	reach   entry.Reach
-	// broken are the entries, by their place in entries, that other programs do not
-	// reach, or do not come back from, on the way to the root.
-	broken  []int
-	repairs []entry.Repair
+	pathCache
 	changed map[int64]entry.Entry // by offset: entries in which notes stand
 }
 
-// wholePath reads the path to the leaf as far as its context needs it. Where it
-// breaks off, because a parent is missing or is a descendant, it goes on with the
-// nearest entry before.
+// wholePath reads the path to the leaf as far as its context needs it, and looks
+// besides whether other programs would go another way.
 func (s *Session) wholePath(ctx context.Context, st state) (*whole, error) {
 	ids := &shadows{low: math.MaxInt64}
 	p, err := readPath(ctx, st, st.leaf, ids)
+	if err == nil {
+		err = s.heal(ctx, st, p)
+	}
 	if err != nil {
 		return nil, err
 	}
-	w := &whole{entries: p.entries, reach: p.reach}
-	if t := p.torn; t != nil {
-		w.repair(entry.RepairTorn, t.marker, "")
-		if t.at < len(w.entries) {
-			w.broken = append(w.broken, t.at)
-		}
-	}
-	if n := len(p.entries); n > 0 && p.reach.NeedMessages() && p.entries[0].Parent() != st.header.ID {
-		// The file was read to its beginning, and the parent was not in it.
-		if err := s.bridge(ctx, st, w); err != nil {
-			return nil, err
-		}
-	}
+	w := &whole{pathCache: *p}
 	for i := range w.entries {
 		if e := &w.entries[i]; ids.shadowed[e.Offset()] {
 			w.broken = append(w.broken, i)
-			w.repair(entry.RepairDuplicateID, *e, "")
+			w.repair(entry.RepairDuplicateID, *e)
 		}
 	}
 	slices.Sort(w.broken)
 	return w, nil
 }
 
-func (w *whole) repair(kind entry.RepairKind, e entry.Entry, detail string) {
-	w.repairs = append(w.repairs, entry.Repair{Kind: kind, EntryID: e.ID(), Offset: e.Offset(), Detail: detail})
+// heal tells what was left out of a path. Where the path breaks off, because a parent is
+// missing or is a descendant, it goes on with the nearest entry before.
+func (s *Session) heal(ctx context.Context, st state, p *pathCache) error {
+	if t := p.torn; t != nil {
+		p.repair(entry.RepairTorn, t.marker)
+		if t.at < len(p.entries) {
+			p.broken = append(p.broken, t.at)
+		}
+	}
+	if len(p.entries) == 0 || !p.reach.NeedMessages() {
+		return nil
+	}
+	if parent := p.entries[0].Parent(); parent == st.header.ID || parent == st.origin() {
+		return nil
+	}
+	// The file was read to its beginning, and the parent was not in it.
+	return s.bridge(ctx, p)
+}
+
+func (p *pathCache) repair(kind entry.RepairKind, e entry.Entry) {
+	p.repairs = append(p.repairs, entry.Repair{Kind: kind, EntryID: e.ID(), Offset: e.Offset()})
 }
 
 // shadows finds entries whose id a later one has too.
@@ -126,79 +130,163 @@ func (s *shadows) remember(block []entry.Entry) {
 
 // bridge continues a path that broke off at its first entry. It walks up the tree of the
 // whole file.
-func (s *Session) bridge(ctx context.Context, st state, w *whole) error {
+func (s *Session) bridge(ctx context.Context, p *pathCache) error {
 	t, err := s.Tree(ctx)
 	if err != nil {
 		return err
 	}
-	at := t.Find(w.entries[0].ID())
-	for at >= 0 && t.nodes.list[at].off != w.entries[0].Offset() {
-		at = t.before(at, w.entries[0].ID())
-	}
-	if at < 0 {
+	first := p.entries[0]
+	at := t.at(first.Offset())
+	if at < 0 || string(t.nodes.id(int32(at))) != first.ID() {
 		return nil // the file changed meanwhile
 	}
 	onPath := make([]bool, t.Len())
-	for _, e := range w.entries {
+	for _, e := range p.entries {
 		if i := t.at(e.Offset()); i >= 0 {
 			onPath[i] = true
 		}
 	}
-	first := w.entries[0]
 	var above []entry.Entry // the leaf's side first
 	var gaps []int          // places in above that follow a gap, counted from there
-	for w.reach.NeedMessages() && ctx.Err() == nil {
-		next, broken := t.above(at, first, onPath, st.header.ID)
-		if broken == "" && next < 0 || broken == entry.RepairParent && at == 0 {
-			break // a root, or the first entry of the file, which does no harm as one
+	for p.reach.NeedMessages() && ctx.Err() == nil {
+		next, broken, err := t.above(at, onPath)
+		if err != nil {
+			return err
 		}
 		if broken != "" {
 			gaps = append(gaps, len(above))
-			w.repair(broken, first, "")
+			p.repair(broken, first)
 		}
 		if next < 0 {
-			break // all that is before it is on the path already: it becomes a root
+			break
 		}
 		if first, err = t.entry(next); err != nil {
 			return err
 		}
 		onPath[next] = true
 		above = append(above, first)
-		w.reach.Visit(first)
+		p.reach.Visit(first)
 		at = next
+	}
+	for i := range p.broken {
+		p.broken[i] += len(above)
 	}
 	// Place i of above comes to stand at len(above)-1-i; what breaks there is the entry
 	// below it.
 	for _, g := range gaps {
-		w.broken = append(w.broken, len(above)-g)
-	}
-	for i := range w.broken[:len(w.broken)-len(gaps)] {
-		w.broken[i] += len(above)
+		p.broken = append(p.broken, len(above)-g)
 	}
 	slices.Reverse(above)
-	w.entries = append(above, w.entries...)
+	p.entries = append(above, p.entries...)
 	return ctx.Err()
 }
 
-// above returns the entry that e, entry at of the tree, follows, and what is broken
-// between the two; -1 when e follows none.
-func (t *Tree) above(at int, e entry.Entry, onPath []bool, session string) (next int, broken entry.RepairKind) {
+// above returns the entry that entry at follows, and what is broken between the two. It
+// is -1 when it follows none, or when all that is before it is on the path already.
+func (t *Tree) above(at int, onPath []bool) (next int, broken entry.RepairKind, err error) {
 	if p := t.nodes.list[at].parent; p != noParent && !onPath[p] {
-		return int(p), ""
+		return int(p), "", nil
 	}
-	if e.Parent() == "" || e.Parent() == session {
-		return -1, ""
+	e, err := t.entry(at)
+	if err != nil {
+		return -1, "", err
+	}
+	parent := e.Parent()
+	if parent == "" || parent == t.session || parent == t.origin {
+		return -1, "", nil
 	}
 	broken = entry.RepairParent
-	if later := t.Find(e.Parent()); later >= 0 {
+	if later := t.Find(parent); later >= 0 {
 		if !onPath[later] {
-			return later, "" // written in another order, which other programs do not mind
+			return later, "", nil // written in another order, which other programs do not mind
 		}
 		broken = entry.RepairCycle
 	}
+	if broken == entry.RepairParent && at == 0 {
+		return -1, "", nil // the first entry of the file does no harm as a root
+	}
 	for next = at - 1; next >= 0 && onPath[next]; next-- {
 	}
-	return next, broken
+	return next, broken, nil
+}
+
+// ContextPath returns the entries on the way from the root to entry i as a context is
+// built of them. It is Path where the log is whole. Where the way breaks off,
+// because a parent is missing or is a descendant, it goes on with the nearest entry
+// before; repairs that were not written to their end are passed by. Both are told.
+func (t *Tree) ContextPath(i int) (path []int, repairs []entry.Repair, err error) {
+	if path, repairs, err = t.way(i); err != nil {
+		return nil, nil, err
+	}
+	return t.settle(path, repairs)
+}
+
+// way is ContextPath, and goes through repairs without an end too.
+func (t *Tree) way(i int) (path []int, repairs []entry.Repair, err error) {
+	onPath := make([]bool, t.Len())
+	for at := i; at >= 0; {
+		onPath[at] = true
+		path = append(path, at)
+		next, broken, err := t.above(at, onPath)
+		if err != nil {
+			return nil, nil, err
+		}
+		if broken != "" {
+			repairs = append(repairs, t.repair(broken, at))
+		}
+		at = next
+	}
+	slices.Reverse(path)
+	return path, repairs, nil
+}
+
+func (t *Tree) repair(kind entry.RepairKind, i int) entry.Repair {
+	return entry.Repair{Kind: kind, EntryID: string(t.nodes.id(int32(i))), Offset: t.nodes.list[i].off}
+}
+
+// settle leaves repairs without an end out of a path, as that of a pathCache does.
+func (t *Tree) settle(path []int, repairs []entry.Repair) ([]int, []entry.Repair, error) {
+	for k, i := range path {
+		if t.nodes.list[i].kind != kindCustom {
+			continue
+		}
+		e, err := t.entry(i)
+		if err != nil {
+			return nil, nil, err
+		}
+		start, ok := startOfRepairs(e)
+		if !ok || slices.ContainsFunc(path[k:], func(i int) bool { return string(t.nodes.id(int32(i))) == start.Last }) {
+			continue
+		}
+		var old []int
+		told := []entry.Repair{t.repair(entry.RepairTorn, i)}
+		if leaf := t.before(i, start.Leaf); leaf >= 0 {
+			var more []entry.Repair
+			if old, more, err = t.ContextPath(leaf); err != nil {
+				return nil, nil, err
+			}
+			told = append(told, more...)
+		}
+		broken := make(map[int64]entry.Repair, len(repairs))
+		for _, r := range repairs {
+			broken[r.Offset] = r
+		}
+		for _, below := range path[k+1:] {
+			e, err := t.entry(below)
+			if err != nil {
+				return nil, nil, err
+			}
+			if belongs(e, string(t.nodes.id(int32(i)))) {
+				continue
+			}
+			old = append(old, below)
+			if r, ok := broken[e.Offset()]; ok {
+				told = append(told, r)
+			}
+		}
+		return old, told, nil
+	}
+	return path, repairs, nil
 }
 
 // at returns the entry whose line begins at off, or -1.

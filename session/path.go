@@ -76,8 +76,13 @@ type pathCache struct {
 	entries []entry.Entry // root or first needed entry .. leaf
 	end     int64         // of the file when it was read
 	reach   entry.Reach
-	// torn is set when repairs without an end were left out; such a path is not kept.
+	// torn is set when repairs without an end were left out.
 	torn *tornRepair
+	// broken are the entries, by their place in entries, that other programs do not
+	// reach, or do not come back from, on the way to the root. repairs says why. A path
+	// with repairs is not kept: what is appended may be what was missing.
+	broken  []int
+	repairs []entry.Repair
 }
 
 // readPath reads the path to leaf as far as its context needs it. past is told what it

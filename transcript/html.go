@@ -33,10 +33,8 @@ func writeHTML(ctx context.Context, w *bufio.Writer, r *reader) error {
 		p.ids[fmt.Sprintf("artifact-%d", a.ID)] = true
 	}
 	p.head()
-	if r.leaf >= 0 {
-		if err := p.turns(ctx, r.tree.Path(r.leaf)); err != nil {
-			return err
-		}
+	if err := p.turns(ctx, r.path); err != nil {
+		return err
 	}
 	if err := p.branches(ctx); err != nil {
 		return err

@@ -10,25 +10,29 @@ import (
 	"github.com/agentrun/agentrun/session/entry"
 )
 
-// writeJSON writes one object: session, leaf, path, tree, labels, artifacts, agents,
-// damage, entries, missing. Each entry is as it was appended.
+// writeJSON writes one object: session, leaf, path, repairs, labels, artifacts, agents,
+// damage, tree, entries, missing. Each entry is as it was appended.
 func writeJSON(ctx context.Context, w *bufio.Writer, r *reader) error {
 	head := struct {
 		Session   sessionJSON       `json:"session"`
 		Leaf      *string           `json:"leaf"`
-		Path      []string          `json:"path"` // ids from the root to the leaf
+		Path      []string          `json:"path"` // ids from the root to the leaf, as a context is built of them
+		Repairs   []repairJSON      `json:"repairs"`
 		Labels    map[string]string `json:"labels"`
 		Artifacts []artifactJSON    `json:"artifacts"`
 		Agents    []agentJSON       `json:"agents"`
 		Damage    []session.Damage  `json:"damage"`
-	}{Path: []string{}, Labels: r.labels, Artifacts: []artifactJSON{}, Agents: []agentJSON{}, Damage: r.tree.Damage()}
+	}{Path: []string{}, Repairs: []repairJSON{}, Labels: r.labels, Artifacts: []artifactJSON{}, Agents: []agentJSON{}, Damage: r.tree.Damage()}
 	s := r.s
 	head.Session = sessionJSON{s.ID(), s.Path(), s.CWD(), orNull(r.title), orNull(s.Parent()), s.Version(), when(s.Created())}
 	if r.leaf >= 0 {
 		head.Leaf = orNull(r.tree.Node(r.leaf).ID)
-		for _, i := range r.tree.Path(r.leaf) {
-			head.Path = append(head.Path, r.tree.Node(i).ID)
-		}
+	}
+	for _, i := range r.path {
+		head.Path = append(head.Path, r.tree.Node(i).ID)
+	}
+	for _, gap := range r.gaps {
+		head.Repairs = append(head.Repairs, repairJSON{gap.Kind, gap.EntryID, gap.What()})
 	}
 	if head.Labels == nil {
 		head.Labels = map[string]string{}
@@ -66,6 +70,13 @@ func writeJSON(ctx context.Context, w *bufio.Writer, r *reader) error {
 	w.Write(end)
 	_, err = w.WriteString("}\n")
 	return err
+}
+
+// repairJSON is a place where path is not the way that the parents lead.
+type repairJSON struct {
+	Kind  entry.RepairKind `json:"kind"`
+	Entry string           `json:"entry"`
+	What  string           `json:"what"`
 }
 
 type sessionJSON struct {

@@ -15,18 +15,16 @@ import (
 func writeMarkdown(ctx context.Context, w *bufio.Writer, r *reader) error {
 	m := markdown{w}
 	m.head(r)
-	if r.leaf >= 0 {
-		for _, i := range r.tree.Path(r.leaf) {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			t, ok, err := r.turn(ctx, i)
-			if err != nil {
-				return err
-			}
-			if ok {
-				m.turn(t)
-			}
+	for _, i := range r.path {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t, ok, err := r.turn(ctx, i)
+		if err != nil {
+			return err
+		}
+		if ok {
+			m.turn(t)
 		}
 	}
 	if err := m.branches(ctx, r); err != nil {
@@ -73,7 +71,7 @@ func facts(r *reader) []fact {
 	}
 	add("Entries", thousands(r.tree.Len()))
 	if n := len(r.tree.Damage()); n > 0 {
-		add("Damage", fmt.Sprintf("%s of the log are damaged; agentrun doctor lists them", plural(n, "stretch", "stretches")))
+		add("Damage", plural(n, "stretch of the log is", "stretches of the log are") + " damaged; agentrun doctor tells more")
 	}
 	return all
 }

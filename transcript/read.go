@@ -19,6 +19,9 @@ type reader struct {
 	labels map[string]string
 	title  string
 	leaf   int
+	path   []int                    // from the root to the leaf, as a context is built of it
+	gaps   []entry.Repair           // places where path is not the way that the parents lead
+	gapAt  map[int64][]entry.Repair // by the offset of their entries
 	arts   []artifacts.Info
 	agents []artifacts.Agent
 
@@ -42,6 +45,15 @@ func newReader(ctx context.Context, s *session.Session, dir *artifacts.Dir, o Op
 	}
 	r.leaf, r.told = r.tree.Leaf(), make([]bool, r.tree.Len())
 	r.sum.Entries = r.tree.Len()
+	if r.leaf >= 0 {
+		if r.path, r.gaps, err = r.tree.ContextPath(r.leaf); err != nil {
+			return nil, err
+		}
+	}
+	r.gapAt = map[int64][]entry.Repair{}
+	for _, gap := range r.gaps {
+		r.gapAt[gap.Offset] = append(r.gapAt[gap.Offset], gap)
+	}
 	if err := r.look(ctx); err != nil {
 		return nil, err
 	}
@@ -104,10 +116,8 @@ func (r *reader) entry(ctx context.Context, i int) (entry.Entry, error) {
 func (r *reader) branches() [][]int {
 	children, _ := r.tree.Children()
 	seen := make([]bool, r.tree.Len())
-	if r.leaf >= 0 {
-		for _, i := range r.tree.Path(r.leaf) {
-			seen[i] = true
-		}
+	for _, i := range r.path {
+		seen[i] = true
 	}
 	var out [][]int
 	for i := range children {

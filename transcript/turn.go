@@ -26,15 +26,34 @@ func (r *reader) turn(ctx context.Context, i int) (t turn, ok bool, err error) {
 		return t, false, err
 	}
 	t = turn{id: e.ID(), time: e.Time(), label: r.labels[e.ID()]}
-	if e.Type() == entry.TypeMessage {
-		m, err := e.Message()
-		if err != nil {
-			t.kind, t.who, t.parts = "note", "Message", []part{raw{"a message that cannot be read", pretty(e.Raw())}}
-			return t, true, nil
-		}
-		return t, true, r.message(ctx, &t, m)
+	if ok, err = r.tell(ctx, &t, e); err != nil {
+		return t, false, err
 	}
-	return t, r.other(&t, e), nil
+	for _, gap := range r.gapAt[e.Offset()] {
+		if !ok {
+			t.kind, t.who, ok = "note", "Note", true
+		}
+		t.parts = append([]part{remark{sentence(gap.What())}}, t.parts...)
+	}
+	return t, ok, nil
+}
+
+// sentence makes a sentence of words.
+func sentence(words string) string {
+	return strings.ToUpper(words[:1]) + words[1:] + "."
+}
+
+// tell fills a turn with what an entry says.
+func (r *reader) tell(ctx context.Context, t *turn, e entry.Entry) (ok bool, err error) {
+	if e.Type() != entry.TypeMessage {
+		return r.other(t, e), nil
+	}
+	m, err := e.Message()
+	if err != nil {
+		t.kind, t.who, t.parts = "note", "Message", []part{raw{"a message that cannot be read", pretty(e.Raw())}}
+		return true, nil
+	}
+	return true, r.message(ctx, t, m)
 }
 
 // message fills a turn with a message.

@@ -21,7 +21,7 @@ func newSessionsShowCommand(env *environment) *cobra.Command {
 		Short: "Show what a session is, what a model is sent, and damage",
 		Long: `show describes a session: what it is, the context that a model call at its last
 entry starts from, runs without an end, and every stretch of the file that is
-damaged.
+damaged. The context is the one that resume gives, with its repairs.
 
 With --json it prints an object: id, path, cwd, title, version, entries
 (number), leaf, context (id, role, text, images (number), toolCalls (ids; of a
@@ -126,7 +126,7 @@ const restoredAtOnce = 64
 
 // addContext tells the messages of the context, as a model would be sent them.
 func (e *environment) addContext(ctx context.Context, s *session.Session, r *sessionReport) error {
-	built, err := s.Context(ctx)
+	built, _, err := s.ContextWith(ctx, session.ContextOptions{Strict: true})
 	if err != nil {
 		return err
 	}
