@@ -71,7 +71,7 @@ func facts(r *reader) []fact {
 	}
 	add("Entries", thousands(r.tree.Len()))
 	if n := len(r.tree.Damage()); n > 0 {
-		add("Damage", plural(n, "stretch of the log is", "stretches of the log are") + " damaged; agentrun doctor tells more")
+		add("Damage", plural(n, "stretch of the log is", "stretches of the log are")+" damaged; agentrun doctor tells more")
 	}
 	return all
 }
