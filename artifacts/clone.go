@@ -36,6 +36,8 @@ type Cloned struct {
 	Reflinked int // shares the blocks of the original until one side is written to
 	Linked    int // a hard link to the original
 	Copied    int
+	Bytes     int64          // of everything that came along
+	Shared    int64          // bytes of those that are hard links
 	Failed    []CloneFailure // what did not come along, artifacts by number first; everything else did
 }
 

@@ -174,15 +174,19 @@ func (d *cloneDir) share(src durable.File, at durable.Identity, to string, mayLi
 	if !d.noReflinks {
 		err := d.reflink(src, to, at.Size)
 		if err == nil {
+			d.done.Bytes += at.Size
 			return reflinked, nil
 		}
 		d.noReflinks = errors.Is(err, errors.ErrUnsupported)
 	}
 	if mayLink {
 		if d.link(src.Name(), to, at) == nil {
+			d.done.Bytes += at.Size
+			d.done.Shared += at.Size
 			return linked, nil
 		}
 	}
+	d.done.Bytes += at.Size
 	return copied, d.copyTo(src, to, at.Size)
 }
 
@@ -310,6 +314,7 @@ func (d *cloneDir) log(name string) error {
 		return err
 	}
 	to := filepath.Join(d.to, name)
+	d.done.Bytes += end
 	if !d.noReflinks {
 		err := d.reflink(src, to, end)
 		if err == nil {

@@ -59,9 +59,6 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// grantBytes is how much is asked of the quota at once.
-const grantBytes = 256 << 10
-
 // admit returns as much of what is to be written at off as the quota has room for,
 // and why it has none for the rest.
 func (f *File) admit(p []byte, off int64) ([]byte, error) {
@@ -72,7 +69,7 @@ func (f *File) admit(p []byte, off int64) ([]byte, error) {
 	}
 	// Given back first: a quota that counts files anew would count this room twice.
 	f.returnRoom()
-	granted, err := ask(f.dir.Path(), max(need, grantBytes))
+	granted, err := ask(f.dir.Path(), need)
 	if f.room = granted; need <= granted {
 		return p, nil
 	}

@@ -30,9 +30,6 @@ type ImportOptions struct {
 	Map []session.PathMap
 	// MaxBytes is what the bundle may unpack to; 0 means DefaultMaxBytes.
 	MaxBytes int64
-	// Quota is asked, as artifacts.Options.Quota is, for the artifacts before anything
-	// is written; nil has room for all. Log and blobs are a matter of the Manager's.
-	Quota func(dir string, n int64) (granted int64, err error)
 	// Progress is told how much was read of what is to be read: the bundle, twice. It
 	// may be nil.
 	Progress func(done, total int64)
@@ -156,7 +153,7 @@ func (in *importer) unpack(ctx context.Context) (_ Result, err error) {
 			err = fmt.Errorf("cleaning up after an import that is done: %w", cerr)
 		}
 	}()
-	if err := in.admit(ctx, im); err != nil {
+	if err := in.admit(ctx); err != nil {
 		return Result{}, err
 	}
 	if in.found.hasBlobs() {
@@ -213,14 +210,13 @@ func (in *importer) stage(ctx context.Context, im *session.Import) error {
 }
 
 // admit asks the quotas of the home, before anything is written.
-func (in *importer) admit(ctx context.Context, im *session.Import) error {
-	dir, err := im.ArtifactsDir()
-	if err != nil {
-		return err
-	}
+func (in *importer) admit(ctx context.Context) error {
 	var log, kept, cited int64
 	stater, _ := blobstore.As[blobstore.Stater](in.m.Blobs())
 	quota := in.m.Quota()
+	if quota == nil {
+		return nil
+	}
 	for _, m := range in.found.manifest.Members {
 		switch k, rel, _ := parseName(m.Name); k {
 		case kindLog:
@@ -228,9 +224,6 @@ func (in *importer) admit(ctx context.Context, im *session.Import) error {
 		case kindArtifact:
 			kept += m.Bytes
 		case kindBlob:
-			if quota == nil {
-				continue
-			}
 			fresh := true
 			if ref, err := blobref.ParseHex(rel); err == nil && stater != nil {
 				_, err := stater.Stat(ctx, ref)
@@ -242,20 +235,7 @@ func (in *importer) admit(ctx context.Context, im *session.Import) error {
 			cited += m.Bytes
 		}
 	}
-	if quota != nil {
-		if err := quota.Log(0, log); err != nil {
-			return fmt.Errorf("importing its log: %w", err)
-		}
-	}
-	if in.o.Quota == nil || kept == 0 {
-		return nil
-	}
-	granted, err := in.o.Quota(dir, kept)
-	if granted < kept {
-		_, _ = in.o.Quota(dir, -granted) // nothing of it is used
-		return fmt.Errorf("importing its artifacts: %w", err)
-	}
-	return nil
+	return quota.Arrive(log, kept, 0, false)
 }
 
 // errChanged is returned when the second reading does not show what the first one

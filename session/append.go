@@ -25,6 +25,7 @@ type request struct {
 	beside bool
 	back   *request
 	raw    []byte // a line that was written before, to the byte
+	asked  int64  // bytes that the quota was asked for, of all entries of one call
 
 	id  string
 	off int64

@@ -348,6 +348,7 @@ func (s *Session) write(reqs []*request) error {
 	if err := s.writeThrough(w.file, buf, before); err != nil {
 		return err
 	}
+	s.wrote(int64(len(buf)), reqs)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

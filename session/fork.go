@@ -88,8 +88,9 @@ func (s *Session) fork(ctx context.Context, o ForkOptions) (Forked, error) {
 	if err != nil {
 		return Forked{}, err
 	}
+	size := cut.size() + int64(len(st.line))
 	if s.quota != nil {
-		if err := s.quota.Log(0, cut.size()+int64(len(st.line))); err != nil {
+		if err := s.quota.Log(0, size); err != nil {
 			return Forked{}, err
 		}
 	}
@@ -104,6 +105,13 @@ func (s *Session) fork(ctx context.Context, o ForkOptions) (Forked, error) {
 	// Behind the look at the log: what it cites by then is there.
 	if forked.Artifacts, err = s.cloneArtifacts(ctx, child, cut, o); err != nil {
 		return Forked{}, err
+	}
+	if s.quota != nil {
+		if err := s.quota.Arrive(0, forked.Artifacts.Bytes, forked.Artifacts.Shared, false); err != nil {
+			s.quota.Logged(-size)
+			child.discardArtifacts()
+			return Forked{}, err
+		}
 	}
 	child.registerFork(ctx, cut)
 	if child.fresh.KeepTitle = cut.untitled; o.At == "" && !o.PathOnly {

@@ -173,6 +173,11 @@ func (v *mover) move(ctx context.Context, cwd string) (Moved, error) {
 			return Moved{}, fmt.Errorf("moving %s to %s: %w", from, to, err)
 		}
 	}
+	if dir, _ := catalog.ArtifactsDir(from); !s.manager.holds(from) {
+		if err := s.manager.admitSession(st.size, dir, false); err != nil {
+			return Moved{}, fmt.Errorf("moving %s to %s: %w", from, to, err)
+		}
+	}
 	err = v.attempt(ctx, st, from, to, cwd)
 	if errors.Is(err, unix.EXDEV) && !v.j.Cross && !v.stuck {
 		v.copying = true // mounts of one device

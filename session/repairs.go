@@ -69,6 +69,16 @@ func (s *Session) appendRepairs(ctx context.Context, found *Resumed) error {
 	if err != nil {
 		return err
 	}
+	if s.quota != nil {
+		var n int64
+		for _, r := range reqs {
+			n += int64(len(r.fields)+len(r.raw)) + envelopeBytes
+		}
+		if err := s.quota.Log(s.known().size, n); err != nil {
+			return err
+		}
+		reqs[0].asked = n
+	}
 	return s.write(reqs)
 }
 

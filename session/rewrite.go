@@ -48,6 +48,7 @@ func (s *Session) create(reqs []*request) error {
 	if err != nil {
 		return fmt.Errorf("making session %s: %w", s.Path(), err)
 	}
+	s.wrote(int64(len(buf)), reqs)
 	made, err := load(s.fs, s.blobs, s.Path())
 	if err != nil {
 		return fmt.Errorf("making session %s: %w", s.Path(), err)
@@ -209,11 +210,16 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 // before is in it, at another place.
 func (s *Session) reopen() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.reload(); err != nil {
-		return err
+	before := s.st.size
+	err := s.reload()
+	if err == nil {
+		s.replaced = len(s.writer.own) > 0
+		s.writer.file = nil
 	}
-	s.replaced = len(s.writer.own) > 0
-	s.writer.file = nil
-	return nil
+	grown := s.st.size - before
+	s.mu.Unlock()
+	if err == nil {
+		s.wrote(grown, nil)
+	}
+	return err
 }

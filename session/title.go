@@ -191,6 +191,11 @@ func (s *Session) Rename(ctx context.Context, title, source string) error {
 	if err != nil {
 		return err
 	}
+	if s.quota != nil {
+		if err := s.admit(ctx, g.reqs...); err != nil {
+			return err
+		}
+	}
 	g.do = func() error {
 		// Between our entries and the header somebody may have given another title.
 		st := s.known()

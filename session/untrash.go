@@ -218,6 +218,14 @@ func (m *Manager) restoreTrashed(ctx context.Context, t Trashed) (string, error)
 	if err != nil {
 		return "", err
 	}
+	log, err := m.opts.FS.Identify(filepath.Join(t.Dir, t.log))
+	if err != nil {
+		return "", err
+	}
+	stem, _ := catalog.ArtifactsDir(filepath.Join(t.Dir, t.log))
+	if err := m.admitSession(log.Size, stem, true); err != nil {
+		return "", err
+	}
 	if err := m.giveBlobsBack(ctx, t.Dir); err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -22,7 +23,11 @@ const (
 )
 
 // step is how much is kept before totals are compared with those of others again.
-func step(limit int64) int64 { return min(max(limit/256, 64<<10), 16<<20) }
+func step(limit int64) int64 { return min(max(limit/256, 4<<10), 16<<20) }
+
+// nearParts is what part of the room that is left a process keeps at most before it tells
+// the others.
+const nearParts = 16
 
 // Options of a Guard.
 type Options struct {
@@ -45,6 +50,8 @@ type Guard struct {
 	ledger ledger
 	dirs   map[string]*directory
 	warned map[Limit]bool // with Used 0
+
+	recount bool // the totals of the home, when it is closed
 }
 
 // directory is what is known of the artifacts of one session.
@@ -89,6 +96,61 @@ func (g *Guard) Log(size, n int64) error {
 	return g.takeAll(Log, n)
 }
 
+// Logged tells of bytes that logs have grown by, or shrunk, beside what was asked for.
+func (g *Guard) Logged(n int64) {
+	if g.err != nil || g.quota.Home == (config.Limits{}) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ledger.load(maxAge)
+	g.ledger.add(Log, n)
+	g.tell(Log)
+}
+
+// Arrive asks for a session that comes into the home as a whole, with a log of that
+// many bytes and artifacts, of which shared are other names of files that the home has.
+// One that comes back had its room before: only the limits of the home count.
+func (g *Guard) Arrive(log, artifacts, shared int64, back bool) error {
+	if g.err != nil {
+		return g.err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !back {
+		for _, l := range []struct {
+			Limit
+			n int64
+		}{
+			{Limit{OfSession, Log, 0, of(g.quota.Session, Log)}, log},
+			{Limit{OfSession, Artifacts, 0, of(g.quota.Session, Artifacts)}, artifacts},
+		} {
+			if err := g.fits(l.Limit, l.n); err != nil {
+				return err
+			}
+		}
+	}
+	if err := g.takeAll(Log, log); err != nil {
+		return err
+	}
+	err := g.takeAll(Artifacts, artifacts-shared)
+	if err != nil {
+		g.ledger.add(Log, -log)
+	}
+	return err
+}
+
+// Recount has the totals counted anew by whoever needs them next. It is for operations
+// that free space, or change much without asking.
+func (g *Guard) Recount() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.recount = true
+}
+
 // Blob asks for a blob of n bytes for a session that cites blobs of cited bytes;
 // fresh says that the home does not have it yet.
 func (g *Guard) Blob(cited, n int64, fresh bool) error {
@@ -130,7 +192,7 @@ func (g *Guard) Artifacts(dir string, n int64) (granted int64, err error) {
 		}
 		used := d.counted + d.granted
 		if granted = min(n, max(0, limit-used)); granted < n {
-			err = g.refusal(Limit{OfSession, Artifacts, used + granted, limit})
+			err = g.refusal(Limit{OfSession, Artifacts, used + granted, limit}, 0)
 		}
 		g.warn(Limit{OfSession, Artifacts, used + granted, limit})
 	}
@@ -160,15 +222,15 @@ func (g *Guard) fits(l Limit, n int64) error {
 		return nil
 	}
 	if l.Used+n > l.Limit {
-		return g.refusal(l)
+		return g.refusal(l, n)
 	}
 	l.Used += n
 	g.warn(l)
 	return nil
 }
 
-func (g *Guard) refusal(l Limit) error {
-	return &QuotaError{Limit: l, Path: config.Path(g.home)}
+func (g *Guard) refusal(l Limit, need int64) error {
+	return &QuotaError{Limit: l, Need: need, Path: config.Path(g.home)}
 }
 
 // warn tells once of a limit that is nearly used up.
@@ -184,46 +246,66 @@ func (g *Guard) warn(l Limit) {
 	g.opt.Warn(l)
 }
 
-// takeAll is take for what cannot be had in part.
+// takeAll asks for n bytes of what the home may have, all or none.
 func (g *Guard) takeAll(c Class, n int64) error {
-	got, err := g.take(c, n)
-	if got < n {
-		g.ledger.add(c, -got)
-		return err
+	if room, limit := g.room(c, n); room < n {
+		return g.refusal(Limit{OfHome, c, g.ledger.used(c), limit}, n)
 	}
+	g.keep(c, n)
 	return nil
 }
 
-// take asks for n bytes of what the home may have.
+// take asks for n bytes of what the home may have, as far as there is room.
 func (g *Guard) take(c Class, n int64) (granted int64, err error) {
-	if g.quota.Home == (config.Limits{}) {
-		return n, nil
+	room, limit := g.room(c, n)
+	granted = min(n, room)
+	if granted < n {
+		err = g.refusal(Limit{OfHome, c, g.ledger.used(c) + granted, limit}, 0)
 	}
-	limit := of(g.quota.Home, c)
+	g.keep(c, granted)
+	return granted, err
+}
+
+// room is how many more bytes of a class the home may have, counted anew before it is
+// less than n.
+func (g *Guard) room(c Class, n int64) (room, limit int64) {
+	limit = of(g.quota.Home, c)
+	if g.quota.Home == (config.Limits{}) || limit == 0 {
+		return math.MaxInt64, 0
+	}
 	g.ledger.load(maxAge)
-	used := func() int64 { return g.ledger.used(c) }
-	if limit > 0 {
-		if used()+n > limit {
-			g.ledger.load(maxAgeRefusal)
-		}
-		if granted = min(n, max(0, limit-used())); granted < n {
-			err = g.refusal(Limit{OfHome, c, used() + granted, limit})
-		}
-	} else {
-		granted = n
+	if g.ledger.used(c)+n > limit {
+		g.ledger.load(maxAgeRefusal)
 	}
-	g.ledger.add(c, granted)
-	if limit == 0 {
-		return granted, err
+	return max(0, limit-g.ledger.used(c)), limit
+}
+
+// keep counts n bytes that the home may have, and warns of a limit that is nearly used
+// up.
+func (g *Guard) keep(c Class, n int64) {
+	if g.quota.Home == (config.Limits{}) {
+		return
 	}
-	if key := (Limit{Scope: OfHome, Class: c}); !g.warned[key] && float64(used()) >= warnAt*float64(limit) {
+	g.ledger.load(maxAge)
+	g.ledger.add(c, n)
+	limit := of(g.quota.Home, c)
+	if key := (Limit{Scope: OfHome, Class: c}); limit > 0 && !g.warned[key] && float64(g.ledger.used(c)) >= warnAt*float64(limit) {
 		g.ledger.load(maxAgeWarning)
-		g.warn(Limit{OfHome, c, used(), limit})
+		g.warn(Limit{OfHome, c, g.ledger.used(c), limit})
 	}
-	if g.ledger.unsaid >= step(limit) {
+	g.tell(c)
+}
+
+// tell adds what was kept to the totals of the home: from time to time, and the more
+// often the nearer a limit is.
+func (g *Guard) tell(c Class) {
+	limit := of(g.quota.Home, c)
+	if limit == 0 {
+		return // other processes need it at the end at the latest
+	}
+	if g.ledger.unsaid >= min(step(limit), max(0, limit-g.ledger.used(c))/nearParts) {
 		g.ledger.say()
 	}
-	return granted, err
 }
 
 // Limits says how far the quotas of the home are used up, counted now. It is for du,
@@ -262,6 +344,10 @@ func (g *Guard) Close() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.recount {
+		g.ledger.forget()
+		return
+	}
 	g.ledger.say()
 }
 

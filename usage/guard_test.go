@@ -98,6 +98,23 @@ func TestALimitIsWarnedOfOnceAndThenHolds(t *testing.T) {
 	}
 }
 
+func TestAnAppendFarFromAnyLimitAllocatesNothing(t *testing.T) {
+	home := homeWith(t, `{"quota":{"session":{"log":"1GB","artifacts":"1GB"},"home":{"log":"1GB","artifacts":"1GB","blobs":"1GB"}}}`)
+	g := usage.Open(home, usage.Options{})
+	dir := filepath.Join(home, "sessions", "-p", "s")
+	ask := func() {
+		_, err := g.Artifacts(dir, 1000)
+		if err := errors.Join(g.Log(5000, 700), err); err != nil {
+			t.Fatal(err)
+		}
+		g.Logged(-20)
+	}
+	ask() // counts the home
+	if n := testing.AllocsPerRun(100, ask); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestTheHomeIsCountedAgainBeforeARefusal(t *testing.T) {
 	home := homeWith(t, `{"quota":{"home":{"blobs":1000}}}`)
 	blob := filepath.Join(home, "blobs", strings.Repeat("a", 64))

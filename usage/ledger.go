@@ -76,6 +76,12 @@ func (l *ledger) say() {
 	}
 }
 
+// forget has the totals counted anew by who needs them next. Without the file, which
+// is not needed, that costs them a walk over the home.
+func (l *ledger) forget() {
+	_ = l.fs.Remove(filepath.Join(l.home, ledgerName)) // as good as it goes: they are estimates
+}
+
 // exchange adds own to the file, which is counted anew when its count is older than
 // age. Where the lock cannot be had or the file not be written, the process goes on
 // with what it counts itself: the accounting stops nobody.

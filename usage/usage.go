@@ -13,10 +13,14 @@
 //     anything is refused or warned of because of them. The file can be removed.
 //
 // So processes that write at the same time may overshoot a limit, each by a 256th of
-// it, at least by 64 KiB and at most by 16 MiB. A process that is killed leaves
-// uncounted what it wrote since it last added to the file, until the next count. Log
-// entries that end something which began, as the end of a run does, are never
-// refused.
+// it, at least by 4 KiB and at most by 16 MiB; the nearer a limit is, the sooner each
+// adds what it keeps. A process that is killed leaves uncounted what it wrote since it last added to
+// the file, until the next count. Log entries that end something which began, as the
+// end of a run does, are counted and never refused; neither is what repair writes.
+//
+// A file that is a hard link to another one, as a fork makes them, counts once for the
+// home and for each session that has it. A reflink counts as a copy everywhere: no
+// size of a file tells of it.
 //
 // With no limit configured nothing is counted, read or written.
 //
@@ -74,12 +78,17 @@ func (l Limit) String() string {
 // QuotaError is a refusal. It matches [ErrQuota].
 type QuotaError struct {
 	Limit
+	Need int64  // bytes that were asked for, all or none; 0 when a part was granted
 	Path string // of the settings
 }
 
 func (e *QuotaError) Error() string {
-	return fmt.Sprintf("no room left in %v; free space (agentrun sessions du shows where it is) or raise quota.%s.%s in %s",
-		e.Limit, e.Scope, e.Class, e.Path)
+	room := "no room left in"
+	if e.Need > 0 {
+		room = "no room for " + outputsink.FormatBytes(e.Need) + " more in"
+	}
+	return fmt.Sprintf("%s %v; free space (agentrun sessions du shows where it is) or raise quota.%s.%s in %s",
+		room, e.Limit, e.Scope, e.Class, e.Path)
 }
 
 func (e *QuotaError) Is(target error) bool { return target == ErrQuota }

@@ -17,8 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
+	spaces "github.com/agentrun/agentrun/usage"
 )
 
 // words is the text that fills messages, as the benchmark of oh-my-pi uses it.
@@ -36,7 +38,12 @@ func message(i int) json.RawMessage {
 
 func open(b testing.TB, d session.Durability) (*session.Manager, *session.Session) {
 	b.Helper()
-	m, err := session.OpenManager(filepath.Join(b.TempDir(), "home"), session.Options{Durability: d})
+	return openIn(b, filepath.Join(b.TempDir(), "home"), session.Options{Durability: d})
+}
+
+func openIn(b testing.TB, home string, o session.Options) (*session.Manager, *session.Session) {
+	b.Helper()
+	m, err := session.OpenManager(home, o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -60,6 +67,24 @@ func BenchmarkAppendFlush(b *testing.B) {
 	bodies := []entry.Body{user(0), user(1)}
 	b.Run("agentrun", func(b *testing.B) {
 		_, s := open(b, session.Flush)
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			if _, err := s.Append(ctx, bodies[i&1]); err != nil {
+				b.Fatal(err)
+			}
+			i++
+		}
+	})
+	b.Run("agentrun with quotas", func(b *testing.B) {
+		home := b.TempDir()
+		settings := `{"quota":{"session":{"log":"1TB","blobs":"1TB"},"home":{"log":"1TB","blobs":"1TB"}}}`
+		if err := os.WriteFile(config.Path(home), []byte(settings), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		guard := spaces.Open(home, spaces.Options{})
+		defer guard.Close()
+		_, s := openIn(b, home, session.Options{Durability: session.Flush, Quota: guard})
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {

@@ -76,6 +76,7 @@ func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return err
 	}
+	c.guard.Recount() // it may free space
 	var failed error
 	progress := c.progress("reading")
 	defer progress.end()

@@ -92,6 +92,7 @@ func (g *gcCommand) run(ctx context.Context, daysGiven bool) error {
 	if err != nil {
 		return err
 	}
+	g.guard.Recount() // it may free space
 	settings, err := config.Load(nil, m.Home())
 	if err != nil {
 		return err

@@ -81,14 +81,12 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if x.guard != nil {
-		o.Quota = x.guard.Artifacts
-	}
 	p := x.progress("importing, MB")
 	defer p.end()
 	o.Progress = func(done, total int64) { p.step(int(done>>20), int(total>>20)) }
 	made, err := bundle.Import(ctx, m, f, o)
 	if err != nil {
+		x.guard.Recount() // what it had asked for is not there
 		return fmt.Errorf("importing %s: %w", name, err)
 	}
 	p.end()

@@ -72,6 +72,7 @@ func (c *compressCommand) one(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
+	c.guard.Recount() // it may free space
 	before, err := c.find(ctx, m, arg)
 	if err != nil {
 		return err
@@ -96,6 +97,7 @@ func (c *compressCommand) idle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.guard.Recount() // it may free space
 	cwd := ""
 	if !c.all {
 		if cwd, err = workingDirectory(); err != nil {

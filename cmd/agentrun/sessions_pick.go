@@ -27,6 +27,7 @@ func (l *sessionsList) pick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.guard.Recount() // it may free space
 	cwd, err := workingDirectory()
 	if err != nil {
 		return err

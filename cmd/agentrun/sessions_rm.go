@@ -34,6 +34,7 @@ With --json it prints an object: id, path (where it was), trash (where it is).`,
 			if err != nil {
 				return err
 			}
+			env.guard.Recount() // it may free space
 			info, err := m.Find(cmd.Context(), args[0])
 			if err != nil {
 				return err
