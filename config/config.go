@@ -12,9 +12,11 @@
 // nothing is ever removed. A [Size] is a number of bytes or a string such as "500MB", in steps of 1024. An
 // [Age] is a string such as "90d" or "12h".
 //
-// agentrun never writes the file. What it does not know in it, a member by a wrong
-// name above all, is an error and no default: a limit that is misspelt would be
-// none. The file is read when a home is opened for work; a change counts for
+// agentrun never writes the file. A member that it does not know is an [Unknown]: the
+// rest counts, so that a slip stops nobody, and a person is told, because a limit that is
+// misspelt is none. A file that is no JSON, or a setting with a value that is none, is an
+// error, and nothing is kept or removed until it is mended: there is a limit, and nobody
+// knows which. The file is read when a home is opened for work; a change counts for
 // processes that start after it.
 package config
 
@@ -70,91 +72,110 @@ const maxFile = 64 << 10
 // Path is where the settings of a home are.
 func Path(home string) string { return filepath.Join(home, name) }
 
-// Load reads the settings of a home. A file that is not there is no error; one that
-// cannot be read or holds anything unknown is, and the sentence says which member.
-// fsys may be nil.
-func Load(fsys durable.FS, home string) (Config, error) {
+// Load reads the settings of a home. A file that is not there is no error. One that
+// cannot be read, and a value that is none, are, and the sentence says where. fsys may
+// be nil.
+func Load(fsys durable.FS, home string) (Config, []Unknown, error) {
 	if fsys == nil {
 		fsys = durable.OS
 	}
 	data, err := durable.ReadFile(fsys, Path(home), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Config{}, nil
+		return Config{}, nil, nil
 	}
 	var c Config
+	var unknown []Unknown
 	if err == nil {
-		c, err = Parse(data)
+		c, unknown, err = Parse(data)
 	}
 	if err != nil {
-		return Config{}, fmt.Errorf("reading the settings %s: %w", Path(home), err)
+		return Config{}, nil, fmt.Errorf("reading the settings %s: %w", Path(home), err)
 	}
-	return c, nil
+	for i := range unknown {
+		unknown[i].File = Path(home)
+	}
+	return c, unknown, nil
 }
 
 // Parse reads settings from the text of a file.
-func Parse(data []byte) (Config, error) {
+func Parse(data []byte) (Config, []Unknown, error) {
 	var c Config
 	limits := func(l *Limits) members {
 		return members{"log": &l.Log, "artifacts": &l.Artifacts, "blobs": &l.Blobs}
 	}
-	err := members{
+	r := reader{text: data, all: members{
 		"quota":     members{"session": limits(&c.Quota.Session), "home": limits(&c.Quota.Home)},
 		"retention": members{"sessions": &c.Retention.Sessions, "trash": &c.Retention.Trash},
-	}.read(data, "")
-	if err != nil {
-		return Config{}, err
+	}}
+	if err := r.read(r.all, "", 0, int64(len(data))); err != nil {
+		return Config{}, nil, err
 	}
-	return c, nil
+	return c, r.unknown, nil
 }
 
 // members are what an object may hold: members for an object, else something that
 // reads its own JSON.
 type members map[string]any
 
-// read fills the members from an object. path names it, "" for the whole file.
-func (m members) read(data []byte, path string) error {
+// reader reads one file.
+type reader struct {
+	text    []byte
+	all     members
+	unknown []Unknown
+}
+
+// read fills m from the object that stands in text[from:to]. path names it, "" for the
+// whole file.
+func (r *reader) read(m members, path string, from, to int64) error {
 	what := path
 	if path == "" {
 		what = "the file"
 	}
+	data := r.text[from:to]
 	dec := json.NewDecoder(bytes.NewReader(data))
+	fail := func(format string, args ...any) error {
+		return mistake(r.text, from+dec.InputOffset(), fmt.Errorf(format, args...))
+	}
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return fmt.Errorf("%s is no JSON object", what)
+		return mistake(r.text, from, fmt.Errorf("%s is no JSON object", what))
 	}
 	seen := map[string]bool{}
 	for dec.More() {
 		t, err := dec.Token()
 		if err != nil {
-			return fmt.Errorf("%s is no JSON: %w", what, err)
+			return fail("%s is no JSON: %w", what, err)
 		}
 		key, _ := t.(string) // a key always is
 		at := strings.TrimPrefix(path+"."+key, ".")
+		line := lineAt(r.text, from+dec.InputOffset())
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return fmt.Errorf("%s is no JSON: %w", at, err)
+			return fail("%s is no JSON: %w", at, err)
 		}
 		into, known := m[key]
 		switch {
 		case !known:
-			return fmt.Errorf("%q is no setting: %s may hold %s", at, what, m.names())
+			r.unknown = append(r.unknown, Unknown{Line: line, Key: at, Like: like(at, r.all.keys("")), may: m.names()})
+			continue
 		case seen[key]:
-			return fmt.Errorf("%q is there twice: keep one of them", at)
+			return fail("%q is there twice: keep one of them", at)
 		}
 		seen[key] = true
 		if inner, ok := into.(members); ok {
-			err = inner.read(value, at)
+			end := from + dec.InputOffset()
+			err = r.read(inner, at, end-int64(len(value)), end)
 		} else if err = json.Unmarshal(value, into); err != nil {
-			err = fmt.Errorf("%s: %w", at, err)
+			err = fail("%s: %w", at, err)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return fmt.Errorf("%s is no whole JSON object", what)
+		return fail("%s is no whole JSON object", what)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("there is something behind the object of %s", what)
+		return fail("there is something behind the object of %s", what)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 		want       config.Config
 		err        string // part of it; "" when there is none
 	}{
+		{"an unknown member leaves the others as they are", "{\"quota\":{\n\"hme\":{\"log\":{}},\"session\":{\"log\":7}}}", config.Config{Quota: config.Quota{Session: config.Limits{Log: 7}}}, ""},
 		{"an empty object limits nothing", `{}`, config.Config{}, ""},
 		{"sizes are numbers or words", `{"quota":{"session":{"log":1024,"artifacts":"1.5GB"},"home":{"blobs":"2 TiB"}}}`, config.Config{
 			Quota: config.Quota{Session: config.Limits{Log: 1024, Artifacts: 3 << 29}, Home: config.Limits{Blobs: 2 << 40}},
@@ -26,10 +27,8 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 		{"ages are days, weeks or hours", `{"retention":{"sessions":"90d","trash":"36h"}}`, config.Config{
 			Retention: config.Retention{Sessions: 90 * day, Trash: 3 * day / 2},
 		}, ""},
-		{"an unknown member is named with those there are", `{"quota":{"sesion":{}}}`, config.Config{}, `"quota.sesion" is no setting: quota may hold home, session`},
-		{"so is one at the top", `{"quotas":{}}`, config.Config{}, `"quotas" is no setting: the file may hold quota, retention`},
-		{"a member that is there twice is refused", `{"retention":{"trash":"1d","trash":"2d"}}`, config.Config{}, `"retention.trash" is there twice`},
-		{"a limit of nothing is refused", `{"quota":{"home":{"log":0}}}`, config.Config{}, "quota.home.log: give a size above 0"},
+		{"a member that is there twice is refused", "{\n\"retention\":{\"trash\":\"1d\",\n\"trash\":\"2d\"}}", config.Config{}, `line 3: "retention.trash" is there twice`},
+		{"a limit of nothing is refused", "{\"quota\":\n\n{\"home\":{\"log\":0}}}", config.Config{}, "line 3: quota.home.log: give a size above 0"},
 		{"a negative limit is refused", `{"quota":{"home":{"log":-1}}}`, config.Config{}, "give a size above 0"},
 		{"null is no size", `{"quota":{"home":{"log":null}}}`, config.Config{}, "quota.home.log: give a size"},
 		{"a size beyond 63 bits is refused", `{"quota":{"home":{"log":"9999999999999TB"}}}`, config.Config{}, "give a size"},
@@ -40,7 +39,7 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 		{"an empty file is refused", ``, config.Config{}, "the file is no JSON object"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := config.Parse([]byte(tt.text))
+			got, _, err := config.Parse([]byte(tt.text))
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Fatalf("error %v, want one with %q", err, tt.err)
 			}
@@ -53,7 +52,7 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 
 func TestAHomeWithoutSettingsLimitsNothing(t *testing.T) {
 	home := t.TempDir()
-	c, err := config.Load(nil, home)
+	c, _, err := config.Load(nil, home)
 	if err != nil || c != (config.Config{}) || !c.Quota.IsZero() {
 		t.Errorf("got %+v, %v", c, err)
 	}
@@ -64,8 +63,29 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 	if err := os.WriteFile(config.Path(home), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := config.Load(nil, home); err == nil || !strings.Contains(err.Error(), config.Path(home)) {
+	if _, _, err := config.Load(nil, home); err == nil || !strings.Contains(err.Error(), config.Path(home)) {
 		t.Errorf("error %v does not name %s", err, config.Path(home))
+	}
+}
+
+func TestAnUnknownMemberIsToldWithItsPlaceAndTheSettingItMayMean(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"a letter is missing", "{\n\"quota\": {\n  \"hme\": {\"log\": \"1GB\"}\n}}", `c.json:3: "quota.hme" is no setting and does nothing; did you mean quota.home?`},
+		{"a letter too many", "{\"quotas\":{}}", `c.json:1: "quotas" is no setting and does nothing; did you mean quota?`},
+		{"another case", "{\"quota\":{\"home\":{\"Log\":1}}}", `c.json:1: "quota.home.Log" is no setting and does nothing; did you mean quota.home.log?`},
+		{"nothing is like it", "{\"quota\":{\"home\":{\"everything\":1}}}", `c.json:1: "quota.home.everything" is no setting and does nothing; there may be artifacts, blobs, log (agentrun help config)`},
+		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be quota, retention (agentrun help config)`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, unknown, err := config.Parse([]byte(tt.text))
+			if err != nil || len(unknown) != 1 {
+				t.Fatalf("%v, %v", unknown, err)
+			}
+			unknown[0].File = "c.json"
+			if got := unknown[0].String(); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
 	}
 }
 
@@ -73,7 +93,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(`{"quota":{"session":{"log":"1GB"},"home":{"blobs":12}},"retention":{"trash":"30d"}}`)
 	f.Add(`{"quota":{"home":{"log":1e3}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := config.Parse([]byte(text))
+		c, _, err := config.Parse([]byte(text))
 		if err != nil {
 			return
 		}

@@ -123,7 +123,7 @@ func (a *Age) UnmarshalJSON(data []byte) error {
 	return a.Set(text)
 }
 
-// String is the age in days where it is a number of them, "" for 0.
+// String is the age in days or hours where it is a number of them, "" for 0.
 func (a *Age) String() string {
 	d := time.Duration(*a)
 	switch {
@@ -131,6 +131,8 @@ func (a *Age) String() string {
 		return ""
 	case d%(24*time.Hour) == 0:
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
 	}
 	return d.String()
 }

@@ -35,8 +35,11 @@ type Options struct {
 	// nobody is. It may be called from any goroutine that keeps something and must not
 	// call the Guard.
 	Warn func(Limit)
-	Now  func() time.Time // nil means time.Now
-	FS   durable.FS       // nil means durable.OS; tests inject faults here
+	// Mistake is told once of each member of the settings that is none, when something
+	// is first to be kept; nil means that nobody is. It must not call the Guard.
+	Mistake func(config.Unknown)
+	Now     func() time.Time // nil means time.Now
+	FS      durable.FS       // nil means durable.OS; tests inject faults here
 }
 
 // Guard holds what is kept against the quotas of a home. A nil Guard has none.
@@ -45,6 +48,9 @@ type Guard struct {
 	quota config.Quota
 	opt   Options
 	err   error // of the settings
+
+	mistakes []config.Unknown // of the settings
+	told     sync.Once
 
 	mu     sync.Mutex // guards all below
 	ledger ledger
@@ -61,9 +67,9 @@ type directory struct {
 	at      time.Time // of that count
 }
 
-// Open reads the settings of a home. Without any quota it returns nil. Settings that
-// cannot be read are an error of everything that is to be kept: a limit may be
-// among them.
+// Open reads the settings of a home. Without any quota, and without a member that may
+// be a misspelt one, it returns nil. Settings that cannot be read are an error of
+// everything that is to be kept: a limit may be among them.
 func Open(home string, o Options) *Guard {
 	if o.FS == nil {
 		o.FS = durable.OS
@@ -71,22 +77,35 @@ func Open(home string, o Options) *Guard {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	c, err := config.Load(o.FS, home)
-	if err == nil && c.Quota.IsZero() {
+	c, unknown, err := config.Load(o.FS, home)
+	if err == nil && c.Quota.IsZero() && len(unknown) == 0 {
 		return nil
 	}
 	return &Guard{
-		home: home, quota: c.Quota, opt: o, err: err,
+		home: home, quota: c.Quota, opt: o, err: err, mistakes: unknown,
 		ledger: ledger{fs: o.FS, home: home, now: o.Now},
 		dirs:   map[string]*directory{}, warned: map[Limit]bool{},
 	}
 }
 
+// usable tells of mistakes in the settings, once, and refuses everything when they
+// cannot be read.
+func (g *Guard) usable() error {
+	g.told.Do(func() {
+		for _, m := range g.mistakes {
+			if g.opt.Mistake != nil {
+				g.opt.Mistake(m)
+			}
+		}
+	})
+	return g.err
+}
+
 // Log asks for n more bytes in a log that has size bytes. An error that matches
 // [ErrQuota] is a no.
 func (g *Guard) Log(size, n int64) error {
-	if g.err != nil {
-		return g.err
+	if err := g.usable(); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,8 +131,8 @@ func (g *Guard) Logged(n int64) {
 // many bytes and artifacts, of which shared are other names of files that the home has.
 // One that comes back had its room before: only the limits of the home count.
 func (g *Guard) Arrive(log, artifacts, shared int64, back bool) error {
-	if g.err != nil {
-		return g.err
+	if err := g.usable(); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,8 +173,8 @@ func (g *Guard) Recount() {
 // Blob asks for a blob of n bytes for a session that cites blobs of cited bytes;
 // fresh says that the home does not have it yet.
 func (g *Guard) Blob(cited, n int64, fresh bool) error {
-	if g.err != nil {
-		return g.err
+	if err := g.usable(); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -169,8 +188,8 @@ func (g *Guard) Blob(cited, n int64, fresh bool) error {
 // it may have; with fewer than n comes the error that says why. A negative n gives
 // bytes back that were granted and not used.
 func (g *Guard) Artifacts(dir string, n int64) (granted int64, err error) {
-	if g.err != nil {
-		return 0, g.err
+	if err := g.usable(); err != nil {
+		return 0, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -61,12 +61,30 @@ func TestAHomeWithoutQuotasHasNoGuard(t *testing.T) {
 }
 
 func TestSettingsWithAMistakeLetNothingBeKept(t *testing.T) {
-	g := usage.Open(homeWith(t, `{"quotas":{}}`), usage.Options{})
+	g := usage.Open(homeWith(t, `{"quota":{"home":{"log":"much"}}}`), usage.Options{})
 	_, aerr := g.Artifacts("dir", 1)
 	for _, err := range []error{g.Log(0, 1), g.Blob(0, 1, true), aerr} {
 		if err == nil || errors.Is(err, usage.ErrQuota) {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+func TestAMisspeltLimitIsToldOfOnceAndStopsNobody(t *testing.T) {
+	var told []string
+	home := homeWith(t, "{\"quota\":{\n\"sesion\":{\"log\":1}}}")
+	g := usage.Open(home, usage.Options{Mistake: func(u config.Unknown) { told = append(told, u.String()) }})
+	if len(told) != 0 {
+		t.Errorf("nothing was to be kept yet, and it tells of %v", told)
+	}
+	for range 3 {
+		_, err := g.Artifacts("dir", 5)
+		if err := errors.Join(g.Log(0, 5), g.Blob(0, 5, true), err); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := config.Path(home) + `:2: "quota.sesion" is no setting and does nothing; did you mean quota.session?`; len(told) != 1 || told[0] != want {
+		t.Errorf("told of %q", told)
 	}
 }
 

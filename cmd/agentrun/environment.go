@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/usage"
 )
@@ -106,7 +107,7 @@ func (e *environment) manager() (*session.Manager, error) {
 		Durability: e.durability.value,
 		Report:     func(ev session.Event) { e.remark("%v", ev) },
 	}
-	if e.guard = usage.Open(home, usage.Options{Warn: e.warnOfQuota}); e.guard != nil {
+	if e.guard = usage.Open(home, usage.Options{Warn: e.warnOfQuota, Mistake: e.mistake}); e.guard != nil {
 		o.Quota = e.guard
 	}
 	return session.OpenManager(home, o)
@@ -115,6 +116,18 @@ func (e *environment) manager() (*session.Manager, error) {
 // warnOfQuota tells that a quota is nearly used up.
 func (e *environment) warnOfQuota(l usage.Limit) {
 	e.remark("%d %% of %v; agentrun sessions du shows where it is", 100*l.Used/l.Limit, l)
+}
+
+// mistake tells of a setting that is none, with --quiet too: a limit may be meant.
+func (e *environment) mistake(u config.Unknown) { e.say("%v", u) }
+
+// settings reads the settings of a home, and tells what in them is none.
+func (e *environment) settings(home string) (config.Config, error) {
+	c, unknown, err := config.Load(nil, home)
+	for _, u := range unknown {
+		e.mistake(u)
+	}
+	return c, err
 }
 
 // chosen is the session that arg, else a flag or variable, names; "" is none.

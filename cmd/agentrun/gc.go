@@ -93,7 +93,7 @@ func (g *gcCommand) run(ctx context.Context, daysGiven bool) error {
 		return err
 	}
 	g.guard.Recount() // it may free space
-	settings, err := config.Load(nil, m.Home())
+	settings, err := g.settings(m.Home())
 	if err != nil {
 		return err
 	}

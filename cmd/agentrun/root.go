@@ -22,7 +22,7 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun search WORD... | doctor | gc   find words; find damage; free space
   agentrun export -o FILE | import FILE   take a session along, or make a page
   agentrun checkpoint PATH... | rewind ID keep files, and give them back
-  agentrun version | man DIR | completion bash|zsh|fish
+  agentrun config | version | man DIR | completion bash|zsh|fish
 
 Flags of every command, anywhere before "--":
   --home DIR         where everything is kept (AGENTRUN_HOME)
@@ -92,7 +92,7 @@ recorded in the log of a session.`,
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
-		newFollowCommand(env), newSearchCommand(env), newGCCommand(env), newCheckpointCommand(env), newRewindCommand(env),
+		newFollowCommand(env), newSearchCommand(env), newGCCommand(env), newConfigCommand(env), newCheckpointCommand(env), newRewindCommand(env),
 	)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))

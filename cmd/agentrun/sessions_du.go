@@ -67,7 +67,7 @@ func (e *environment) du(ctx context.Context, arg string) error {
 			return err
 		}
 	}
-	settings, err := config.Load(nil, m.Home())
+	settings, err := e.settings(m.Home())
 	if err != nil {
 		e.remark("quotas are not shown: %v", err)
 	}

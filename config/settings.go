@@ -1,0 +1,36 @@
+package config
+
+import "github.com/agentrun/agentrun/outputsink"
+
+// Setting is one value that is set.
+type Setting struct {
+	Key   string `json:"key"`   // quota.home.log
+	Value any    `json:"value"` // a number of bytes, or an age such as 90d
+	Text  string `json:"-"`     // Value for people
+}
+
+// Settings lists what is set, in the order of the package comment.
+func (c Config) Settings() []Setting {
+	all := []Setting{}
+	size := func(key string, s Size) {
+		if s > 0 {
+			all = append(all, Setting{key, int64(s), outputsink.FormatBytes(int64(s))})
+		}
+	}
+	age := func(key string, a Age) {
+		if a > 0 {
+			all = append(all, Setting{key, a.String(), a.String()})
+		}
+	}
+	for _, scope := range []struct {
+		key string
+		Limits
+	}{{"quota.session.", c.Quota.Session}, {"quota.home.", c.Quota.Home}} {
+		size(scope.key+"log", scope.Log)
+		size(scope.key+"artifacts", scope.Artifacts)
+		size(scope.key+"blobs", scope.Blobs)
+	}
+	age("retention.sessions", c.Retention.Sessions)
+	age("retention.trash", c.Retention.Trash)
+	return all
+}
