@@ -14,7 +14,7 @@ import (
 // whole is the path that a resumed session goes on from.
 type whole struct {
 	pathCache
-	changed map[int64]entry.Entry // by offset: entries in which notes stand
+	changed map[int64]entry.Entry // by offset: entries in which notes or other ids stand
 }
 
 // wholePath reads the path to the leaf as far as its context needs it, and looks

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/agentrun/agentrun/session/entry"
@@ -33,7 +34,7 @@ type Resumed struct {
 
 // Resume builds a context that providers accept, whatever happened to the log: calls
 // without a result, results without a call, repeated and empty turns, images that
-// are too large, blobs that are missing, parents that are not there or lead back to
+// are too large, blobs that are missing, calls that share an id, parents that are not there or lead back to
 // their child. Signed reasoning is never changed. The log stays as it is;
 // WriteRepairs appends the repairs to it.
 //
@@ -59,18 +60,17 @@ func (s *Session) Resume(ctx context.Context, o ResumeOptions) (*Resumed, error)
 		}
 	}
 	c := entry.BuildContext(w.entries, build)
+	renamed := w.rename(c)
+	if len(renamed) > 0 {
+		c = entry.BuildContext(w.entries, build)
+	}
 	check := attachments{s: s, limits: o.Images.orDefault(), session: st.header.ID}
 	if err := check.look(ctx, c.Messages); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", s.Path(), err)
 	}
 	r := &Resumed{Context: c, Leaf: st.leaf, path: w}
 	if len(check.changed) > 0 {
-		w.entries = slices.Clone(w.entries)
-		for i := range w.entries {
-			if e, ok := check.changed[w.entries[i].Offset()]; ok {
-				w.entries[i] = e
-			}
-		}
+		w.change(check.changed)
 		r.Context = entry.BuildContext(w.entries, build)
 	}
 	if o.Restore {
@@ -80,7 +80,35 @@ func (s *Session) Resume(ctx context.Context, o ResumeOptions) (*Resumed, error)
 		}
 		r.Context = entry.BuildContext(whole, build)
 	}
-	r.Repairs = slices.Concat(w.repairs, check.repairs, r.Context.Repairs)
-	r.path.changed = check.changed
+	r.Repairs = slices.Concat(w.repairs, check.repairs, renamed, r.Context.Repairs)
 	return r, nil
+}
+
+// change puts entries in the places of those that they are instead of.
+func (w *whole) change(entries map[int64]entry.Entry) {
+	if w.changed == nil {
+		w.changed = map[int64]entry.Entry{}
+	}
+	maps.Copy(w.changed, entries)
+	w.entries = slices.Clone(w.entries)
+	for i := range w.entries {
+		if e, ok := entries[w.entries[i].Offset()]; ok {
+			w.entries[i] = e
+		}
+	}
+}
+
+// rename takes over the ids of calls that c had to change, and returns those repairs.
+func (w *whole) rename(c *entry.Context) []entry.Repair {
+	renamed := map[int64]entry.Entry{}
+	for _, m := range c.Messages {
+		if m.Renamed {
+			renamed[m.Entry().Offset()] = m.Entry()
+		}
+	}
+	if len(renamed) == 0 {
+		return nil
+	}
+	w.change(renamed)
+	return slices.DeleteFunc(slices.Clone(c.Repairs), func(r entry.Repair) bool { return r.Kind != entry.RepairCallID })
 }

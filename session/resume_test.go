@@ -112,6 +112,7 @@ func said(t testing.TB, c *entry.Context) []string {
 func accepted(t testing.TB, c *entry.Context) {
 	t.Helper()
 	var open []string
+	calls := map[string]bool{}
 	for i, m := range c.Messages {
 		if m.Role == entry.RoleToolResult {
 			if len(open) == 0 {
@@ -130,6 +131,12 @@ func accepted(t testing.TB, c *entry.Context) {
 		}
 		if m.Role == entry.RoleAssistant {
 			open = m.ToolCallIDs
+			for _, id := range open {
+				if calls[id] || id == "" {
+					t.Fatalf("message %d: the call id %q is there twice or empty", i, id)
+				}
+				calls[id] = true
+			}
 		}
 		raw, err := m.JSON()
 		if err != nil {
@@ -315,6 +322,19 @@ func TestResumeRepairsWhatProvidersRefuse(t *testing.T) {
 			logLine("a", "", says("yes", "x")), logLine("b", "lost", asks("hi")),
 			logLine("c", "b", `compaction "summary":"so far","firstKeptEntryId":"b","tokensBefore":1`), logLine("d", "c", says("done")),
 		}, []string{"so far", "hi", "done"}, ""},
+		{"one call id in two turns", []string{
+			logLine("a", "", asks("hi")), logLine("b", "a", says("yes", "x")), logLine("c", "b", answers("x", "one")), logLine("d", "c", says("and", "x")), logLine("e", "d", answers("x", "two")), logLine("f", "e", says("done")),
+		}, []string{"hi", "yes -> x", "x: one", "and -> x-2", "x-2: two", "done"}, "call-id d"},
+		{"one call id in two turns, an image of the second too large", []string{
+			logLine("a", "", says("yes", "x")), logLine("b", "a", answers("x", "one")), logLine("c", "b", says("and", "x")),
+			logLine("d", "c", strings.Replace(answers("x", "two"), `}],"isError"`, `},{"type":"image","mimeType":"image/png","data":"`+pngOf(8001, 1)+`"}],"isError"`, 1)),
+		}, []string{"yes -> x", "x: one", "and -> x-2", "x-2: two\n[image (image/png) of 8001 x 1 pixels, which is more than model providers take; it is kept as session://s1/d]"}, "image d, call-id c"},
+		{"one call id in two turns, and no result at the end", []string{
+			logLine("a", "", says("yes", "x")), logLine("b", "a", answers("x", "one")), logLine("c", "b", says("and", "x")),
+		}, []string{"yes -> x", "x: one", "and -> x-2", "x-2: interrupted"}, "call-id c, interrupted c"},
+		{"one call id twice in a turn", []string{
+			logLine("a", "", says("yes", "x", "x")), logLine("b", "a", answers("x", "one")), logLine("c", "b", answers("x", "two")), logLine("d", "c", says("done")),
+		}, []string{"yes -> x -> x-2", "x: one", "x-2: two", "done"}, "call-id a"},
 		{"settings are taken along", []string{
 			logLine("a", "", asks("hi")), logLine("b", "a", says("yes", "x")), logLine("c", "b", `model_change "model":"q/n"`), logLine("d", "c", asks("well?")),
 			logLine("e", "d", `title_change "title":"old","source":"user"`), logLine("f", "e", `mode_change "mode":"plan"`), logLine("g", "f", says("done")),

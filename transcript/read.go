@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/agentrun/agentrun/artifacts"
@@ -25,14 +26,14 @@ type reader struct {
 	arts   []artifacts.Info
 	agents []artifacts.Agent
 
-	results map[string][]int // entries that answer a tool call, by its id
-	ended   map[string]bool  // runs that have an end
-	told    []bool           // entries that are in the transcript
+	results map[asked][]int // entries that answer a tool call
+	ended   map[string]bool // runs that have an end
+	told    []bool          // entries that are in the transcript
 	sum     Summary
 }
 
 func newReader(ctx context.Context, s *session.Session, dir *artifacts.Dir, o Options) (*reader, error) {
-	r := &reader{s: s, dir: dir, o: o, results: map[string][]int{}, ended: map[string]bool{}}
+	r := &reader{s: s, dir: dir, o: o, results: map[asked][]int{}, ended: map[string]bool{}}
 	var err error
 	if r.tree, err = s.Tree(ctx); err != nil {
 		return nil, err
@@ -82,8 +83,37 @@ func newReader(ctx context.Context, s *session.Session, dir *artifacts.Dir, o Op
 	return r, nil
 }
 
+// asked is a tool call: ids of calls may come again in later turns.
+type asked struct {
+	turn int // the entry that it is in
+	id   string
+}
+
+// maxWayUp is how many entries a result may stand behind the turn that it answers, where
+// other turns have calls of the same id.
+const maxWayUp = 1000
+
+// asker returns which of turns, all before entry i, a result in entry i answers: the
+// nearest on its way to the root.
+func (r *reader) asker(i int, turns []int) int {
+	if len(turns) > 1 {
+		at := r.tree.Node(i).Parent
+		for range maxWayUp {
+			if at < 0 {
+				break
+			}
+			if _, ok := slices.BinarySearch(turns, at); ok {
+				return at
+			}
+			at = r.tree.Node(at).Parent
+		}
+	}
+	return turns[len(turns)-1]
+}
+
 // look notes what belongs together: calls and results, starts and ends of runs.
 func (r *reader) look(ctx context.Context) error {
+	turns := map[string][]int{} // by the ids of their calls
 	for i := range r.tree.Len() {
 		if i%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -95,8 +125,17 @@ func (r *reader) look(ctx context.Context) error {
 		if e.Type() != entry.TypeMessage {
 			continue
 		}
-		if id := e.ToolCallID(); id != "" {
-			r.results[id] = append(r.results[id], i)
+		for _, id := range e.ToolCallIDs() {
+			if t := turns[id]; len(t) == 0 || t[len(t)-1] != i {
+				turns[id] = append(t, i)
+			}
+		}
+		if e.Role() == entry.RoleToolResult {
+			id := e.ToolCallID()
+			if t := turns[id]; len(t) > 0 {
+				call := asked{r.asker(i, t), id}
+				r.results[call] = append(r.results[call], i)
+			}
 		}
 		if run, ok := bash.EndOf(e); ok {
 			r.ended[run] = true

@@ -175,3 +175,22 @@ func TestNoTextKeepsTheLayoutBusyForLong(t *testing.T) {
 		}
 	}
 }
+
+func TestResultsStandUnderTheCallThatTheyAnswer(t *testing.T) {
+	s := newSession(t)
+	add(t, s, user("go"))
+	root := add(t, s, assistant(toolCall("x", "first", `{}`)))
+	add(t, s, assistant(toolCall("x", "second", `{}`)))
+	add(t, s, result("x", "second", "of the second"))
+	must(s.AppendUnder(t.Context(), root, user("another branch")))
+	add(t, s, assistant(toolCall("x", "third", `{}`)))
+	add(t, s, result("x", "third", "of the third"))
+	page, _ := written(t, transcript.Markdown, s, transcript.Options{})
+	first, third := strings.Index(page, "first"), strings.Index(page, "third")
+	if at := strings.Index(page, "of the third"); at < third || third < first || strings.Contains(page[first:third], "of the") {
+		t.Errorf("a result stands elsewhere:\n%s", page)
+	}
+	has(t, page[first:third], "no result")
+	whole, _ := written(t, transcript.HTML, s, transcript.Options{})
+	has(t, whole, "of the second")
+}

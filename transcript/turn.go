@@ -26,7 +26,7 @@ func (r *reader) turn(ctx context.Context, i int) (t turn, ok bool, err error) {
 		return t, false, err
 	}
 	t = turn{id: e.ID(), time: e.Time(), label: r.labels[e.ID()]}
-	if ok, err = r.tell(ctx, &t, e); err != nil {
+	if ok, err = r.tell(ctx, &t, i, e); err != nil {
 		return t, false, err
 	}
 	for _, gap := range r.gapAt[e.Offset()] {
@@ -43,8 +43,8 @@ func sentence(words string) string {
 	return strings.ToUpper(words[:1]) + words[1:] + "."
 }
 
-// tell fills a turn with what an entry says.
-func (r *reader) tell(ctx context.Context, t *turn, e entry.Entry) (ok bool, err error) {
+// tell fills a turn with what entry i says.
+func (r *reader) tell(ctx context.Context, t *turn, i int, e entry.Entry) (ok bool, err error) {
 	if e.Type() != entry.TypeMessage {
 		return r.other(t, e), nil
 	}
@@ -53,11 +53,11 @@ func (r *reader) tell(ctx context.Context, t *turn, e entry.Entry) (ok bool, err
 		t.kind, t.who, t.parts = "note", "Message", []part{raw{"a message that cannot be read", pretty(e.Raw())}}
 		return true, nil
 	}
-	return true, r.message(ctx, t, m)
+	return true, r.message(ctx, t, i, m)
 }
 
-// message fills a turn with a message.
-func (r *reader) message(ctx context.Context, t *turn, m entry.Message) error {
+// message fills a turn with the message in entry i.
+func (r *reader) message(ctx context.Context, t *turn, i int, m entry.Message) error {
 	switch m := m.(type) {
 	case entry.UserMessage:
 		t.kind, t.who = "user", "User"
@@ -67,7 +67,7 @@ func (r *reader) message(ctx context.Context, t *turn, m entry.Message) error {
 		t.parts = r.content(m.Content, false, t.id)
 	case entry.AssistantMessage:
 		t.kind, t.who, t.aside = "assistant", "Assistant", m.Model
-		if err := r.answer(ctx, t, m); err != nil {
+		if err := r.answer(ctx, t, i, m); err != nil {
 			return err
 		}
 	case entry.ToolResultMessage:
@@ -104,8 +104,8 @@ func (r *reader) message(ctx context.Context, t *turn, m entry.Message) error {
 	return nil
 }
 
-// answer fills a turn with what a model answered, each call with its result.
-func (r *reader) answer(ctx context.Context, t *turn, m entry.AssistantMessage) error {
+// answer fills a turn with what a model answered in entry i, each call with its result.
+func (r *reader) answer(ctx context.Context, t *turn, i int, m entry.AssistantMessage) error {
 	for _, b := range m.Content.Blocks() {
 		c, ok := b.(entry.ToolCallBlock)
 		if !ok {
@@ -113,8 +113,9 @@ func (r *reader) answer(ctx context.Context, t *turn, m entry.AssistantMessage) 
 			continue
 		}
 		p := call{name: c.Name, brief: briefly(c), asked: arguments(c.Arguments), status: "no result", bad: true}
-		if at := slices.IndexFunc(r.results[c.ID], func(i int) bool { return !r.told[i] }); at >= 0 {
-			i := r.results[c.ID][at]
+		results := r.results[asked{i, c.ID}]
+		if at := slices.IndexFunc(results, func(i int) bool { return !r.told[i] }); at >= 0 {
+			i := results[at]
 			r.told[i] = true
 			e, err := r.entry(ctx, i)
 			if err != nil {

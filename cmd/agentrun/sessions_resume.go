@@ -19,9 +19,9 @@ func newSessionsResumeCommand(env *environment) *cobra.Command {
 		Short: "See whether a session can go on, and what has to be repaired",
 		Long: `resume opens a session of agentrun, pi or oh-my-pi and builds the context that a
 model call starts from, in a form that model providers accept: tool calls
-without a result, repeated and empty turns, images that are too large, missing
-blobs, missing parents and circles of parents are repaired in it. Each repair is
-told. The log stays as it is.
+without a result, calls that share an id, repeated and empty turns, images that
+are too large, missing blobs, missing parents and circles of parents are
+repaired in it. Each repair is told. The log stays as it is.
 
 With --write-repairs the repairs are appended to the log as entries, so that pi
 and oh-my-pi go on with a valid context as well. Nothing is removed.

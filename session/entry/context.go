@@ -11,7 +11,8 @@ type ContextOptions struct {
 	// out for a path that begins at its root.
 	Settings Settings
 	// Strict leaves out what providers refuse besides: messages that say nothing, and
-	// messages that the log holds twice in a row.
+	// messages that the log holds twice in a row. Tool calls that share an id get
+	// their own.
 	Strict bool
 	// KeepToolOutput prunes: this many bytes of the newest tool output stay whole, and
 	// in older results one line says where the text is. 0 keeps all. It is a view;
@@ -50,6 +51,9 @@ type ContextMessage struct {
 	// because a note on its reasoning follows. Its trailing thinking blocks without
 	// a signature are in that note and must not be sent again.
 	Interrupted bool
+	// Renamed marks an assistant turn or a tool result of which an id is not the one in the
+	// log; see [RepairCallID].
+	Renamed bool
 	// Excluded marks an execution that its user does not want a model to see.
 	Excluded bool
 	// Pruned stands in the place of the text of a tool result or an execution that was

@@ -2,6 +2,7 @@ package entry
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -125,6 +126,113 @@ func TestBuildContext(t *testing.T) {
 			}
 			if got := repairs(ctx); got != tt.repairs {
 				t.Errorf("repairs %q, want %q", got, tt.repairs)
+			}
+		})
+	}
+}
+
+// paired words the calls and results of a context, as the bytes of the messages have
+// them: a turn as (x y), the result of a call as its id.
+func paired(t *testing.T, ctx *Context) string {
+	t.Helper()
+	var words []string
+	for _, m := range ctx.Messages {
+		msg, err := m.Message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := m.JSON()
+		if err != nil || !json.Valid(raw) {
+			t.Fatalf("%v: %s", err, raw)
+		}
+		var ids []string
+		switch b := msg.(type) {
+		case AssistantMessage:
+			for _, c := range b.Content.ToolCalls() {
+				ids = append(ids, c.ID)
+			}
+			words = append(words, "("+strings.Join(ids, " ")+")")
+		case ToolResultMessage:
+			ids = []string{b.ToolCallID}
+			word := b.ToolCallID
+			if m.Synthetic {
+				word = "!" + word
+			}
+			words = append(words, word)
+		}
+		if !slices.Equal(ids, m.ToolCallIDs) {
+			t.Errorf("message %s has the calls %q and says %q", m.EntryID, ids, m.ToolCallIDs)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestStrictContextsHaveEachCallIDOnce(t *testing.T) {
+	said := 0
+	turn := func(ids ...string) string { // each says something else, or it would be a repeat
+		said++
+		return strings.Replace(answer(ids...), "well", fmt.Sprint(said), 1)
+	}
+	var many, manyWant, manyResults []string
+	for range manyCalls + 1 {
+		many = append(many, "x")
+		manyResults = append(manyResults, result("x"))
+		manyWant = append(manyWant, "x")
+	}
+	for i := range manyWant[1:] {
+		manyWant[i+1] = fmt.Sprintf("x-%d", i+2)
+	}
+	long := strings.Repeat("l", maxCallID)
+	for _, tt := range []struct {
+		name    string
+		path    []Entry
+		want    string
+		repairs string
+	}{
+		{"each its own", chain(turn("x"), result("x"), turn("y"), result("y")), "(x) x (y) y", ""},
+		{"one id in two turns", chain(turn("x"), result("x"), turn("x"), result("x")), "(x) x (x-2) x-2", "call-id 3 x"},
+		{"in three", chain(turn("x"), result("x"), turn("x"), result("x"), turn("x"), result("x")), "(x) x (x-2) x-2 (x-3) x-3", "call-id 3 x, call-id 5 x"},
+		{"a sibling stays", chain(turn("x"), result("x"), turn("y", "x"), result("x"), result("y")), "(x) x (y x-2) x-2 y", "call-id 3 x"},
+		{"the new id is in use before", chain(turn("x-2"), result("x-2"), turn("x"), result("x"), turn("x"), result("x")), "(x-2) x-2 (x) x (x-3) x-3", "call-id 5 x"},
+		{"or behind", chain(turn("x"), result("x"), turn("x"), result("x"), turn("x-2"), result("x-2")), "(x) x (x-3) x-3 (x-2) x-2", "call-id 3 x"},
+		{"the first has no result", chain(turn("x"), turn("x"), result("x")), "(x) !x (x-2) x-2", "interrupted 1 x, call-id 2 x"},
+		{"the last has no result", chain(turn("x"), result("x"), turn("x")), "(x) x (x-2) !x-2", "interrupted 3 x, call-id 3 x"},
+		{"a turn between that failed", chain(turn("x"), result("x"), ended(StopError, "x"), turn("x"), result("x")), "(x) x (x-2) x-2", "call-id 4 x"},
+		{"a turn that failed is not in the way", chain(ended(StopError, "x"), turn("x"), result("x")), "(x) x", ""},
+		{"twice in a turn, with two results", chain(turn("x", "x"), result("x"), result("x")), "(x x-2) x x-2", "call-id 1 x"},
+		{"twice in a turn, with one result", chain(turn("x", "x"), result("x")), "(x x-2) x !x-2", "interrupted 1 x, call-id 1 x"},
+		{"twice in a turn, a result later", chain(turn("x", "x"), result("x"), user("a"), result("x")), "(x x-2) x x-2", "moved 4 x, call-id 1 x"},
+		{"an empty id", chain(turn(""), result(""), turn("", "y"), result(""), result("y")), "(call-2) call-2 (call-3 y) call-3 y", "call-id 1 , call-id 3 "},
+		{"no id at all", chain(`message "message":{"role":"assistant","content":[{"type":"toolCall","name":"n","arguments":{}}],"stopReason":"toolUse"}`,
+			`message "message":{"role":"toolResult","toolName":"n","content":[]}`), "(call-2) call-2", "call-id 1 "},
+		{"ids of two parts are told apart by the first", chain(turn("c|a"), result("c|a"), turn("c|b"), result("c|b")), "(c|a) c|a (c-2|b-2) c-2|b-2", "call-id 3 c|b"},
+		{
+			"a long id stays in its bounds", chain(turn(long), result(long), turn(long), result(long)),
+			"(" + long + ") " + long + " (" + long[:38] + "-2) " + long[:38] + "-2", "call-id 3 " + long,
+		},
+		{"very often in one turn", chain(append([]string{turn(many...)}, manyResults...)...), "(" + strings.Join(manyWant, " ") + ") " + strings.Join(manyWant, " "), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, prepared := range []bool{false, true} {
+				before := make([]string, len(tt.path))
+				for i, e := range tt.path {
+					before[i] = string(e.Raw())
+				}
+				if prepared {
+					PrepareStrict(tt.path)
+				}
+				ctx := BuildContext(tt.path, ContextOptions{Strict: true})
+				if got := paired(t, ctx); got != tt.want {
+					t.Errorf("calls %q, want %q", got, tt.want)
+				}
+				if got := repairs(ctx); got != tt.repairs && tt.repairs != "" {
+					t.Errorf("repairs %q, want %q", got, tt.repairs)
+				}
+				for i, e := range tt.path {
+					if string(e.Raw()) != before[i] {
+						t.Errorf("entry %d of the path was changed", i)
+					}
+				}
 			}
 		})
 	}

@@ -18,12 +18,15 @@ type pairing struct {
 	turn    int // index of the last turn
 	last    int // index of the last message that is no result
 	waiting []string
-	earlier map[string]int32
+	earlier map[string]open
 
 	strict bool // messages that say nothing or repeat the one before are left out
 	odd    bool // the messages can't be returned as they stand
 	failed bool // some turn failed
 }
+
+// open are calls of one id and one turn that wait for results.
+type open struct{ turn, calls int32 }
 
 // place is what pairing knows about one message.
 type place struct {
@@ -120,11 +123,11 @@ func (p *pairing) addTurn(m ContextMessage, end outcome) {
 	p.failed = p.failed || pl.failed
 	for _, id := range m.ToolCallIDs {
 		if len(m.ToolCallIDs) > manyCalls {
-			if turn, ok := p.earlier[id]; !ok || int(turn) != p.turn {
+			if x, ok := p.earlier[id]; p.strict || !ok || int(x.turn) != p.turn {
 				p.wait(id, p.turn)
 				pl.waiting++
 			}
-		} else if !slices.Contains(p.waiting, id) {
+		} else if p.strict || !slices.Contains(p.waiting, id) {
 			p.waiting = append(p.waiting, id)
 			pl.waiting++
 		}
@@ -134,9 +137,13 @@ func (p *pairing) addTurn(m ContextMessage, end outcome) {
 // wait remembers a call for results that do not follow their turn.
 func (p *pairing) wait(id string, turn int) {
 	if p.earlier == nil {
-		p.earlier = make(map[string]int32)
+		p.earlier = make(map[string]open)
 	}
-	p.earlier[id] = int32(turn)
+	x := open{int32(turn), 1}
+	if old := p.earlier[id]; old.turn == x.turn {
+		x.calls += old.calls
+	}
+	p.earlier[id] = x
 }
 
 // addResult takes a toolResult message.
@@ -146,9 +153,13 @@ func (p *pairing) addResult(m ContextMessage) {
 	if i := slices.Index(p.waiting, id); i >= 0 {
 		pl.turn = int32(p.turn)
 		p.waiting = slices.Delete(p.waiting, i, i+1)
-	} else if turn, ok := p.earlier[id]; ok {
-		pl.turn = turn
-		delete(p.earlier, id)
+	} else if x, ok := p.earlier[id]; ok {
+		pl.turn = x.turn
+		if x.calls--; x.calls > 0 {
+			p.earlier[id] = x
+		} else {
+			delete(p.earlier, id)
+		}
 	}
 	if pl.turn == noTurn {
 		p.repaired(RepairOrphan, m.entry, id)
@@ -170,6 +181,9 @@ func (p *pairing) resolve() ([]ContextMessage, []Repair) {
 	}
 	if p.odd {
 		p.arrange()
+	}
+	if p.strict {
+		p.tellApart()
 	}
 	return p.messages, p.repairs
 }
@@ -253,9 +267,9 @@ func (p *pairing) resultsByTurn() []int32 {
 
 // interrupt appends synthetic results for the calls of turn that have none.
 func (p *pairing) interrupt(out []ContextMessage, turn ContextMessage, results []int32) []ContextMessage {
-	done := make(map[string]bool, len(turn.ToolCallIDs))
+	done := make(map[string]int, len(turn.ToolCallIDs))
 	for _, i := range results {
-		done[p.messages[i].ToolCallIDs[0]] = true
+		done[p.messages[i].ToolCallIDs[0]]++
 	}
 	names := make(map[string]string)
 	for b := range elements(turn.entry.message().Get("content")) {
@@ -264,10 +278,15 @@ func (p *pairing) interrupt(out []ContextMessage, turn ContextMessage, results [
 		}
 	}
 	for i, id := range turn.ToolCallIDs {
-		if done[id] {
+		if done[id] > 0 {
+			if p.strict { // one result for each call
+				done[id]--
+			}
 			continue
 		}
-		done[id] = true
+		if !p.strict { // calls of one id are one
+			done[id]++
+		}
 		out = append(out, ContextMessage{
 			EntryID: turn.EntryID, Role: RoleToolResult, Synthetic: true,
 			ToolCallIDs: turn.ToolCallIDs[i : i+1 : i+1], toolName: names[id], entry: turn.entry,

@@ -18,11 +18,14 @@ const (
 	// RepairUnreadable: a message has no role or no content; it was left out.
 	RepairUnreadable RepairKind = "unreadable"
 	// RepairEmpty: a message says nothing; it was left out. Only with
-	// [ContextOptions].Strict, as the next one.
+	// [ContextOptions].Strict, as the next two.
 	RepairEmpty RepairKind = "empty"
 	// RepairRepeated: a message is the one before it once more, to the byte and to
 	// the millisecond; it was left out.
 	RepairRepeated RepairKind = "repeated"
+	// RepairCallID: a tool call has the id of another one, or none; it and its result
+	// got an id of their own. Only with Strict.
+	RepairCallID RepairKind = "call-id"
 )
 
 // The kinds of repair that take more than a path: package session makes them when
@@ -51,7 +54,7 @@ type Repair struct {
 	Kind       RepairKind
 	EntryID    string // of the result or message, or of the turn whose call has no result
 	Offset     int64  // of that entry's line in its file: ids may not be unique
-	ToolCallID string // "" for a message that is no result
+	ToolCallID string // "" for a message that is no result and has no call
 	Detail     string // what is wrong, where the kind alone does not tell
 }
 
@@ -74,6 +77,8 @@ func (r Repair) What() string {
 		return "message that says nothing; left out"
 	case RepairRepeated:
 		return "the message before it once more; left out"
+	case RepairCallID:
+		return fmt.Sprintf("another tool call has the id %.80q; this one got an id of its own", r.ToolCallID)
 	case RepairParent:
 		return "its parent is nowhere in the file; the entry before it is taken instead"
 	case RepairCycle:
