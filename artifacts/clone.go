@@ -86,7 +86,7 @@ func Clone(ctx context.Context, from, to string, o CloneOptions) (Cloned, error)
 		return Cloned{}, fmt.Errorf("cloning the artifacts of %s: %w", from, err)
 	}
 	// What cannot be listed again is no failure of the clone, which is whole.
-	lost, _ := Open(from, Options{FS: o.FS}).Lost(ctx)
+	lost, _ := Open(from, Options{FS: o.FS}).lostOf(ctx, c.listed)
 	for _, l := range lost {
 		if c.only != nil && !c.only.Numbers[l.ID] {
 			continue // it was not to come along
@@ -110,6 +110,7 @@ type cloner struct {
 	noReflinks bool // the file system has none
 	reflinks   int  // made so far
 	only       *Selection
+	listed     []fs.DirEntry // of the directory itself, by name
 }
 
 func (c *cloner) root(ctx context.Context, from, to string) error {
@@ -151,8 +152,11 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 	if err != nil {
 		return err
 	}
-	if rel == "" && c.opt.Only != nil {
-		c.only = c.opt.Only.resolve(c.fs, from, entries)
+	if rel == "" {
+		c.listed = entries
+		if c.opt.Only != nil {
+			c.only = c.opt.Only.resolve(c.fs, from, entries)
+		}
 	}
 	var packs []string
 	if c.only != nil && !c.only.whole(rel) {
@@ -161,7 +165,7 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 				packs = append(packs, e.Name())
 			}
 		}
-		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !c.only.has(rel, e) })
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e fs.DirEntry) bool { return !c.only.has(rel, e) })
 	}
 	if err := c.fs.Mkdir(to, durable.DirPerm); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("making %s: %w", to, errTaken)
@@ -170,7 +174,7 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 	}
 	d := cloneDir{
 		cloner: c, from: from, to: to, rel: rel,
-		entries: entries, names: make(map[string]fs.DirEntry, len(entries)), lost: map[int64]bool{}, packs: packs, packedSource: Open(from, Options{FS: c.fs}),
+		entries: entries, names: make(map[string]fs.DirEntry, len(entries)), lost: map[int64]bool{}, packs: packs, source: Open(from, Options{FS: c.fs}),
 	}
 	for _, e := range entries {
 		d.names[e.Name()] = e
@@ -222,7 +226,7 @@ type cloneDir struct {
 	names         map[string]fs.DirEntry // the same
 	lost          map[int64]bool         // numbers of which a file did not come along
 	packs         []string               // of from that do not come along
-	packedSource  *Dir                   // from, with those it has read
+	source        *Dir                   // from, with the packs it has read
 }
 
 // has reports whether from holds a regular file of that name.

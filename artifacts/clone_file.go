@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/internal/process"
@@ -42,40 +42,40 @@ var errDiscarded = errors.New("it was discarded by its writer")
 // nobody has open is final.
 func (d *cloneDir) outputs(all []output, step func() error) error {
 	known := d.packedIDs() // provenance that comes in a pack
-	var unpacked []int64
+	var p *packing
+	unpacked := 0
 	for _, o := range all {
 		if d.has(sidecarName(o.id)) && !known[o.id] {
-			unpacked = append(unpacked, o.id)
+			unpacked++
 		}
 	}
-	var p *packing
-	if len(unpacked) >= packFrom {
-		p = d.startPacking(unpacked)
-		defer func() { <-p.done }()
+	if unpacked >= packFrom {
+		p = newPacking(min(unpacked, maxPacked))
 	}
 	came := make([]output, 0, len(all))
-	opened, stop := d.open(all)
+	opened, giveBack, stop := d.open(all, known, p)
 	defer stop()
-	for o := range opened {
-		err := d.output(o)
-		switch {
-		case err == nil:
-			came = append(came, *o)
-		case errors.Is(err, errDiscarded):
-		default:
-			if err := d.missing(*o, err); err != nil {
+	for batch := range opened {
+		for i := range batch {
+			o := &batch[i]
+			switch err := d.output(o); {
+			case err == nil:
+				came = append(came, *o)
+			case errors.Is(err, errDiscarded):
+			default:
+				if err := d.missing(*o, err); err != nil {
+					return err
+				}
+				d.lost[o.id] = true
+			}
+			if err := step(); err != nil {
 				return err
 			}
-			d.lost[o.id] = true
 		}
-		if err := step(); err != nil {
-			return err
-		}
+		giveBack <- batch
 	}
-	if p != nil {
-		if <-p.done; len(p.ids) >= packFrom && d.publish(p) == nil {
-			maps.Copy(known, p.ids)
-		}
+	if p != nil && len(p.ids) >= packFrom && d.publish(p) == nil {
+		maps.Copy(known, p.ids)
 	}
 	if err := d.provenances(came, known); err != nil {
 		return err
@@ -86,30 +86,53 @@ func (d *cloneDir) outputs(all []output, step func() error) error {
 	return d.numbersAlone(all, step)
 }
 
-// maxOpen is how many artifacts are open at once.
-const maxOpen = 32
+// Artifacts are opened a batch at a time, so that the two goroutines seldom wait for
+// each other, and so many at once are open.
+const (
+	batchSize  = 16
+	maxBatches = 4
+)
 
-// open opens artifacts and looks at them, while those before are brought along. Who
-// is done with the channel, or wants no more of it, calls stop.
-func (d *cloneDir) open(all []output) (opened <-chan *output, stop func()) {
-	out := make(chan *output, maxOpen)
-	enough := make(chan struct{})
+// open opens artifacts, looks at them and packs what is known of them, while those
+// before are brought along. Who is done with a batch gives it back, and who is done
+// with all, or wants no more of them, calls stop.
+func (d *cloneDir) open(all []output, known map[int64]bool, p *packing) (opened <-chan []output, giveBack chan<- []output, stop func()) {
+	out, back := make(chan []output, maxBatches), make(chan []output, maxBatches)
+	enough, done := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(done)
 		defer close(out)
-		for _, o := range all {
-			d.look(&o)
-			select {
-			case out <- &o:
-			case <-enough:
-				o.close()
-				return
+		made := 0
+		for batch := range slices.Chunk(all, batchSize) {
+			if made++; made > maxBatches {
+				select {
+				case b := <-back:
+					closeAll(b)
+				case <-enough:
+					return
+				}
 			}
+			for i := range batch {
+				if d.look(&batch[i]); p != nil && batch[i].final && !known[batch[i].id] {
+					p.add(d.source, batch[i].id)
+				}
+			}
+			out <- batch
 		}
 	}()
-	return out, func() {
+	return out, back, func() {
 		close(enough)
-		for o := range out {
-			o.close()
+		<-done
+		closeAll(all)
+	}
+}
+
+// closeAll closes those of the artifacts that are open.
+func closeAll(all []output) {
+	for i := range all {
+		if o := &all[i]; o.src != nil {
+			o.src.Close()
+			o.src = nil
 		}
 	}
 }
@@ -126,16 +149,8 @@ func (d *cloneDir) look(o *output) {
 	o.at, o.err = o.src.Identify()
 }
 
-func (o *output) close() {
-	if o.src != nil {
-		o.src.Close()
-		o.src = nil
-	}
-}
-
 // output brings the bytes of one artifact along.
 func (d *cloneDir) output(o *output) error {
-	defer o.close()
 	if o.err != nil {
 		return o.err
 	}
@@ -163,10 +178,8 @@ func (d *cloneDir) isFinal(src durable.File, id int64) bool {
 }
 
 func (d *cloneDir) provenance(id int64) (sidecar, origin) {
-	return d.source().provenance(sidecarName(id))
+	return d.source.provenance(sidecarName(id))
 }
-
-func (d *cloneDir) source() *Dir { return Open(d.from, Options{FS: d.fs}) }
 
 // share makes to from src, which looked like at: as a reflink, else a hard link where
 // that is allowed, else a copy of at.Size bytes.
@@ -180,7 +193,7 @@ func (d *cloneDir) share(src durable.File, at durable.Identity, to string, mayLi
 		d.noReflinks = errors.Is(err, errors.ErrUnsupported)
 	}
 	if mayLink {
-		if d.link(src.Name(), to, at) == nil {
+		if d.fs.LinkFile(src, to) == nil {
 			d.done.Bytes += at.Size
 			d.done.Shared += at.Size
 			return linked, nil
@@ -237,22 +250,6 @@ func (d *cloneDir) closeMade(f durable.File, err error) error {
 	}
 	if err != nil {
 		_ = d.fs.Remove(f.Name()) // the first error is the one to report
-	}
-	return err
-}
-
-// link makes to a hard link to the regular file that looked like at. Somebody may
-// have put another file, or a symbolic link, under its name meanwhile.
-func (d *cloneDir) link(from, to string, at durable.Identity) error {
-	if err := d.fs.Link(from, to); err != nil {
-		return err
-	}
-	now, err := d.fs.Identify(to)
-	if err == nil && !(isRegular(now) && now.SameFile(at)) {
-		err = fmt.Errorf("%s was replaced just now", from)
-	}
-	if err != nil {
-		_ = d.fs.Remove(to) // the first error is the one to report
 	}
 	return err
 }

@@ -191,7 +191,7 @@ func (d *cloneDir) lineIndex(o *output, to string) {
 	if at.Size < keptFrom {
 		return
 	}
-	ix, ok := d.source().keptIndex(o.id, at)
+	ix, ok := d.source.keptIndex(o.id, at)
 	if !ok {
 		return
 	}

@@ -47,6 +47,10 @@ func (linkless) Link(_, name string) error {
 	return &fs.PathError{Op: "link", Path: name, Err: unix.EPERM}
 }
 
+func (linkless) LinkFile(_ durable.File, name string) error {
+	return &fs.PathError{Op: "link", Path: name, Err: unix.EPERM}
+}
+
 // unclonable is one without reflinks, whatever the machine's can do.
 type unclonable struct{ durable.FS }
 

@@ -22,6 +22,11 @@ func (d *Dir) Lost(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", d.Path(), err)
 	}
+	return d.lostOf(ctx, entries)
+}
+
+// lostOf is Lost for a directory that was listed.
+func (d *Dir) lostOf(ctx context.Context, entries []fs.DirEntry) ([]Info, error) {
 	there, packs := map[int64]bool{}, []string(nil)
 	for _, e := range entries {
 		n, numbered := parseNumbered(e.Name())

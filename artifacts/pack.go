@@ -87,8 +87,12 @@ func readPack(fsys durable.FS, path string) (map[int64]sidecar, error) {
 	}
 	sides := make(map[int64]sidecar, bytes.Count(data, []byte("\n")))
 	for line := range bytes.Lines(data) {
-		var p packed
-		if err := json.Unmarshal(line, &p); err != nil || p.Number < 0 || p.Number > top || p.PID == 0 || len(sides) == maxPacked {
+		p, ok := parseOwnPacked(line)
+		if !ok {
+			p = packed{}
+			ok = json.Unmarshal(line, &p) == nil
+		}
+		if !ok || p.Number < 0 || p.Number > top || p.PID == 0 || len(sides) == maxPacked {
 			return nil, fmt.Errorf("%s: %w", path, errPack)
 		}
 		sides[p.Number] = p.sidecar
@@ -102,29 +106,29 @@ type packing struct {
 	content []byte
 	ids     map[int64]bool // in content
 	top     int64
-	done    chan struct{}
 }
 
-// startPacking reads the provenance of ids, which are there as files.
-func (d *cloneDir) startPacking(ids []int64) *packing {
-	p := &packing{ids: make(map[int64]bool, len(ids)), top: -1, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		source := d.source()
-		for _, id := range ids[:min(len(ids), maxPacked)] {
-			side, from := source.provenance(sidecarName(id))
-			if from != ours || side.State == "" {
-				continue
-			}
-			line, err := json.Marshal(packed{id, side})
-			if err != nil || len(p.content)+len(line) >= maxPack {
-				continue
-			}
-			p.content = append(append(p.content, line...), '\n')
-			p.ids[id], p.top = true, max(p.top, id)
-		}
-	}()
-	return p
+func newPacking(n int) *packing {
+	return &packing{content: make([]byte, 0, 256*n), ids: make(map[int64]bool, n), top: -1}
+}
+
+// add takes in what dir knows of artifact id, if that is final and there is room.
+func (p *packing) add(dir *Dir, id int64) {
+	if p.ids[id] || len(p.ids) == maxPacked {
+		return
+	}
+	side, from, content := dir.readProvenance(sidecarName(id))
+	if from != ours || side.State == "" || len(p.content)+maxSidecar >= maxPack {
+		return
+	}
+	if content != nil {
+		p.content = append(append(strconv.AppendInt(append(p.content, `{"id":`...), id, 10), ','), content[1:]...)
+	} else if line, err := json.Marshal(packed{id, side}); err == nil {
+		p.content = append(append(p.content, line...), '\n')
+	} else {
+		return
+	}
+	p.ids[id], p.top = true, max(p.top, id)
 }
 
 // publish puts the pack into the source, where the next fork finds it, and into the

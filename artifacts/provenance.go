@@ -63,21 +63,30 @@ const (
 
 // provenance reads the sidecar called name.
 func (d *Dir) provenance(name string) (sidecar, origin) {
+	side, from, _ := d.readProvenance(name)
+	return side, from
+}
+
+// readProvenance is provenance with the content of the file, where that is as encode
+// makes it.
+func (d *Dir) readProvenance(name string) (side sidecar, from origin, content []byte) {
 	data, err := durable.ReadFile(d.fs, d.join(name), maxSidecar)
 	if errors.Is(err, fs.ErrNotExist) {
-		return sidecar{}, foreign
+		return sidecar{}, foreign, nil
 	}
 	if err != nil {
-		return sidecar{}, unknown
+		return sidecar{}, unknown, nil
 	}
-	var s sidecar
-	if json.Unmarshal(data, &s) != nil {
-		return sidecar{}, unknown
+	s, ok := parseOwn(data)
+	if ok {
+		content = data
+	} else if s = (sidecar{}); json.Unmarshal(data, &s) != nil {
+		return sidecar{}, unknown, nil
 	}
 	if s.PID == 0 {
-		return sidecar{}, foreign
+		return sidecar{}, foreign, nil
 	}
-	return s, ours
+	return s, ours, content
 }
 
 // crcHex is a CRC-32C that is written as eight hexadecimal digits.

@@ -106,7 +106,7 @@ func (s *Selection) whole(rel string) bool {
 
 // useUp makes the counters of a clone that does not have everything.
 func (d *cloneDir) useUp(ctx context.Context) error {
-	count, err := d.source().next(ctx)
+	count, err := d.source.next(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (d *cloneDir) useUp(ctx context.Context) error {
 
 // unpack writes the provenance of an artifact that came along and has it in a pack.
 func (d *cloneDir) unpack(o output) error {
-	side, from := d.packedSource.packed(&snapshot{packs: d.packs}, o.id)
+	side, from := d.source.packed(&snapshot{packs: d.packs}, o.id)
 	switch from {
 	case foreign:
 		return nil

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +49,43 @@ func writeRange(dst, src File, off, n int64) (done int64, err error) {
 		done += int64(max(k, 0))
 	}
 	return done, nil
+}
+
+// linkFile is FS.LinkFile for the real file system.
+func linkFile(f File, newpath string) error {
+	fd := int(f.Fd())
+	err := unix.Linkat(fd, "", unix.AT_FDCWD, newpath, unix.AT_EMPTY_PATH)
+	if err == unix.ENOENT {
+		// Kernels before 6.10 ask for CAP_DAC_READ_SEARCH, and say it like this.
+		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, newpath, unix.AT_SYMLINK_FOLLOW)
+	}
+	runtime.KeepAlive(f)
+	if err == unix.ENOENT {
+		err = linkName(f, newpath) // there may be no /proc
+	}
+	if err != nil {
+		return &os.LinkError{Op: "link", Old: f.Name(), New: newpath, Err: err}
+	}
+	return nil
+}
+
+// linkName links the name that f was opened by. Another file may stand there by now.
+func linkName(f File, newpath string) error {
+	err := unix.Linkat(unix.AT_FDCWD, f.Name(), unix.AT_FDCWD, newpath, 0)
+	if err != nil {
+		return err
+	}
+	was, err := f.Identify()
+	if err == nil {
+		var is Identity
+		if is, err = OS.Identify(newpath); err == nil && !is.SameFile(was) {
+			err = unix.ENOENT
+		}
+	}
+	if err != nil {
+		_ = unix.Unlink(newpath) // the first error is the one to report
+	}
+	return err
 }
 
 // copyBlock is how much Copy holds in memory: little enough to stay in the cache

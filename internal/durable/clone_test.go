@@ -167,3 +167,31 @@ func TestRemoveAllRemovesWhatIsThereAndFollowsNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAnOpenFileIsLinkedWhateverItsNameStandsFor(t *testing.T) {
+	dir := t.TempDir()
+	name, to := put(t, filepath.Join(dir, "name"), "content"), filepath.Join(dir, "to")
+	f := openFile(t, name, os.O_RDONLY)
+	if err := os.Rename(name, filepath.Join(dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, name, "another")
+	if err := durable.OS.LinkFile(f, to); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, to); got != "content" {
+		t.Errorf("it holds %q", got)
+	}
+	if err := durable.OS.LinkFile(f, to); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over something that exists: %v", err)
+	}
+	if err := errors.Join(os.Remove(to), os.Remove(filepath.Join(dir, "moved"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.OS.LinkFile(f, to); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a file that was removed: %v", err)
+	}
+	if got := names(t, dir); got != "name" {
+		t.Errorf("the directory holds %s", got)
+	}
+}

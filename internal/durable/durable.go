@@ -49,6 +49,10 @@ type FS interface {
 	// fs.ErrExist when newpath exists.
 	RenameNoReplace(oldpath, newpath string) error
 	Link(oldpath, newpath string) error
+	// LinkFile gives the open file f another name, whatever stands by now under the
+	// name it was opened by. The error matches fs.ErrExist when newpath exists, and
+	// fs.ErrNotExist when f was removed.
+	LinkFile(f File, newpath string) error
 	Remove(name string) error
 	Lstat(name string) (fs.FileInfo, error)
 	// Identify is a stat that follows no final symbolic link and allocates

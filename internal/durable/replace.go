@@ -79,7 +79,11 @@ var ErrTooLarge = errors.New("file is larger than expected")
 
 // ReadFile returns the content of name, at most limit bytes.
 func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
-	f, err := or(fsys).OpenFile(name, os.O_RDONLY, 0)
+	fsys = or(fsys)
+	if direct, ok := fsys.(osFS); ok {
+		return direct.readFile(name, limit)
+	}
+	f, err := fsys.OpenFile(name, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +92,17 @@ func ReadFile(fsys FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id.Size > limit {
+	return readAll(name, id.Size, limit, f.Read)
+}
+
+// readAll reads a file of about size bytes to its end.
+func readAll(name string, size, limit int64, read func([]byte) (int, error)) ([]byte, error) {
+	if size > limit {
 		return nil, &fs.PathError{Op: "read", Path: name, Err: ErrTooLarge}
 	}
-	data := make([]byte, 0, id.Size+1)
+	data := make([]byte, 0, size+1)
 	for {
-		n, err := f.Read(data[len(data):cap(data)])
+		n, err := read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		switch {
 		case int64(len(data)) > limit:
