@@ -100,44 +100,56 @@ const (
 	artifactWord = `"artifact`
 )
 
-// What is looked for: the rarer end of one word, as long as the other one.
-const (
-	blobEnd  = "b:sha256:"
-	citeSize = len(artifactWord)
-)
+// blobEnd is the rarer end of blobWord.
+const blobEnd = "b:sha256:"
 
-// citeStep is how far apart places may be at which four bytes are looked at: of the
-// six places in a word where four bytes begin, one is always among them. What is found
-// at one place does not decide where the next one is, so the processor does not wait.
-const citeStep = citeSize - 4 + 1
+// wordSearch finds the first of some words in a fraction of the time of a search for
+// each. It looks at four bytes at places so far apart that one of them is always within
+// a word. What is found at one place does not decide where the next one is, so the
+// processor does not wait.
+type wordSearch struct {
+	words []string
+	step  int
+	grams [1 << 12]bool // hashes of all four bytes that are looked for
+}
 
-// citeGrams holds the hashes of all four bytes that stand somewhere in a word.
-var citeGrams = func() (grams [1 << 12]bool) {
-	for _, word := range []string{blobEnd, artifactWord} {
-		for i := range citeStep {
-			grams[citeHash(binary.LittleEndian.Uint32([]byte(word[i:])))] = true
+// newWordSearch is for words of four bytes and more; the longer the shortest, the
+// faster.
+func newWordSearch(words ...string) *wordSearch {
+	w := &wordSearch{words: words, step: len(words[0]) - 3}
+	for _, word := range words {
+		w.step = min(w.step, len(word)-3)
+	}
+	for _, word := range words {
+		for i := range w.step {
+			w.grams[gramHash(binary.LittleEndian.Uint32([]byte(word[i:])))] = true
 		}
 	}
-	return grams
-}()
+	return w
+}
 
-func citeHash(x uint32) uint32 { return x * 2654435761 >> 20 }
+func gramHash(x uint32) uint32 { return x * 2654435761 >> 20 }
 
-// citeWord returns where in b the first citation may be, or len(b), in a fraction of
-// the time of a search for each word.
-func citeWord(b []byte) int {
-	for i := 0; i+4 <= len(b); i += citeStep {
-		if !citeGrams[citeHash(binary.LittleEndian.Uint32(b[i:]))] {
+// next returns where in b the first word is, or len(b).
+func (w *wordSearch) next(b []byte) int {
+	step := w.step
+	for i := 0; i+4 <= len(b); i += step {
+		if !w.grams[gramHash(binary.LittleEndian.Uint32(b[i:]))] {
 			continue
 		}
-		for at := max(0, i-citeStep+1); at <= i && at+citeSize <= len(b); at++ {
-			if word := string(b[at : at+citeSize]); word == blobEnd || word == artifactWord {
-				return at
+		for at := max(0, i-step+1); at <= i; at++ {
+			for _, word := range w.words {
+				if len(b)-at >= len(word) && string(b[at:at+len(word)]) == word {
+					return at
+				}
 			}
 		}
 	}
 	return len(b)
 }
+
+// citeWords finds entries that may cite something outside of the log.
+var citeWords = newWordSearch(blobEnd, artifactWord)
 
 // cite notes what the last entry of the segment cites.
 func (s *segment) cite(raw []byte) {

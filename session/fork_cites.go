@@ -18,32 +18,58 @@ import (
 	"github.com/agentrun/agentrun/session/entry"
 )
 
-// citesOfPath returns what entries of a path cite, of what lies beside the log.
-func (s *Session) citesOfPath(ctx context.Context, t *Tree, path []int) (*artifacts.Selection, error) {
+// besideWords finds entries that may cite what lies beside the log: the words are
+// parts of all that citeBeside looks for.
+var besideWords = newWordSearch("artifact", "agent:", `"run"`, `"details"`, blobEnd)
+
+// citesOfPath returns what entries of a path, which lie in spans, cite of what lies
+// beside the log.
+func (s *Session) citesOfPath(ctx context.Context, t *Tree, path []int, spans []stretch) (*artifacts.Selection, error) {
 	used, err := s.MaxArtifactID(ctx)
 	if err != nil {
 		return nil, err
 	}
 	sel := &artifacts.Selection{Numbers: map[int64]bool{}, Agents: map[artifacts.AgentID]bool{}, Runs: map[string]bool{}, Used: used}
-	for _, i := range path {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		e, err := t.entry(i)
-		if err != nil {
-			return nil, err
-		}
-		one := []entry.Entry{e}
-		if bytes.Contains(e.Raw(), []byte(blobWord)) {
-			// A long string may cite too. What cannot be read cites nothing that the
-			// fork could show.
-			if _, err := s.RestoreAll(ctx, one); err != nil {
-				return nil, err
+	for _, span := range spans {
+		// An entry is a line of its span.
+		var lerr error
+		err := eachPassing(ctx, t.src, span.from, span.to, func(line []byte, at int64) bool {
+			if len(path) == 0 {
+				lerr = fmt.Errorf("%s changed meanwhile", s.Path())
+				return false
 			}
+			x := &t.nodes.list[path[0]]
+			path = path[1:]
+			if besideWords.next(line) < len(line) {
+				lerr = s.citeEntry(ctx, sel, x, line)
+			}
+			return lerr == nil
+		})
+		if err := errors.Join(err, lerr); err != nil {
+			return nil, err
 		}
-		citeBeside(sel, one[0].Raw())
 	}
 	return sel, nil
+}
+
+// citeEntry adds what the entry cites whose line is raw.
+func (s *Session) citeEntry(ctx context.Context, sel *artifacts.Selection, x *node, raw []byte) error {
+	if !bytes.Contains(raw, []byte(blobWord)) {
+		citeBeside(sel, raw)
+		return nil
+	}
+	e, err := x.parse(bytes.Clone(raw))
+	if err != nil {
+		return err
+	}
+	// A long string may cite too. What cannot be read cites nothing that the fork
+	// could show.
+	one := []entry.Entry{e}
+	if _, err := s.RestoreAll(ctx, one); err != nil {
+		return err
+	}
+	citeBeside(sel, one[0].Raw())
+	return nil
 }
 
 // citeBeside adds what one entry cites.

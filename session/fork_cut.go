@@ -148,7 +148,7 @@ func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
 	}
 	c.untitled = !whole.OK
 	c.records = s.lines(nil, reqs, leaf)
-	c.cites, err = s.citesOfPath(ctx, t, path)
+	c.cites, err = s.citesOfPath(ctx, t, lines, c.spans)
 	return c, err
 }
 
@@ -174,12 +174,12 @@ func (s *Session) labelsLeft(ctx context.Context, t *Tree, path []int) ([]*reque
 	}
 	var reqs []*request
 	for _, i := range path {
-		id := string(t.nodes.id(int32(i)))
-		if labels[id] == given[id] {
+		id := t.nodes.id(int32(i))
+		if labels[string(id)] == given[string(id)] {
 			continue
 		}
 		r := &request{id: record.NewID()}
-		if err := r.set(entry.Label{TargetID: id, Label: labels[id]}); err != nil {
+		if err := r.set(entry.Label{TargetID: string(id), Label: labels[string(id)]}); err != nil {
 			return nil, err
 		}
 		reqs = append(reqs, r)

@@ -133,7 +133,7 @@ func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
 	} else if ix, ok := s.loadIndex(st); ok {
 		highest, from = ix.MaxArtifact, max(st.end, ix.ArtifactsTo)
 	}
-	err = eachForward(ctx, st.src, from, st.src.size, func(line []byte, _ int64) bool {
+	err = eachPassing(ctx, st.src, from, st.src.size, func(line []byte, _ int64) bool {
 		if bytes.Contains(line, artifactKey) {
 			eachRecord(line, func(raw []byte, _ int, _ record.Envelope) {
 				highest = max(highest, artifactIn(raw))

@@ -65,7 +65,7 @@ func (st *state) linesBefore() int {
 		return 0
 	}
 	n := 0
-	_ = eachForward(context.Background(), st.src, 0, st.end, func([]byte, int64) bool { n++; return true })
+	_ = eachPassing(context.Background(), st.src, 0, st.end, func([]byte, int64) bool { n++; return true })
 	return n
 }
 
@@ -145,10 +145,15 @@ func (t *Tree) Entry(i int) (entry.Entry, error) {
 // entry reads entry i as it stands in the file.
 func (t *Tree) entry(i int) (entry.Entry, error) {
 	x := t.nodes.list[i]
-	raw, err := readSpan(t.src, x.off, x.off+int64(x.size), nil)
+	raw, err := readSpan(t.src, x.off, x.off+int64(x.size), make([]byte, 0, x.size))
 	if err != nil {
 		return entry.Entry{}, err
 	}
+	return x.parse(raw)
+}
+
+// parse returns the entry whose line is raw.
+func (x *node) parse(raw []byte) (entry.Entry, error) {
 	e, err := record.Parse(raw)
 	if err != nil {
 		return entry.Entry{}, fmt.Errorf("the entry at %d changed meanwhile: %w", x.off, err)

@@ -134,12 +134,12 @@ func scanBlock(src source, from, a, b, end int64, cites bool, buf []byte) (*segm
 	seg.arena = make([]byte, 0, 48*cap(seg.nodes))
 	next := len(lines) // where the next word of a citation is
 	if cites {
-		next = citeWord(lines)
+		next = citeWords.next(lines)
 	}
 	at := 0
 	for line := range bytes.Lines(lines) {
 		if next < at {
-			next = at + citeWord(lines[at:])
+			next = at + citeWords.next(lines[at:])
 		}
 		seg.look = next < at+len(line)
 		seg.addLine(bytes.TrimSuffix(line, newline), start+int64(at))
