@@ -80,7 +80,7 @@ func (f *File) at(ctx context.Context) error {
 		return err
 	}
 	name := logName(f.id, f.side.Tool)
-	for range 2 {
+	for range maxMoves {
 		if at, err := f.dir.fs.Identify(f.dir.join(name)); err == nil && at.SameFile(here) {
 			return nil
 		}

@@ -53,6 +53,8 @@ type moveCase struct {
 	prepare func(t *testing.T, m *session.Manager, s *session.Session, to string)
 	// foreign is a log of another program, instead of one of ours.
 	foreign string
+	// large makes a log of ours large enough for an index.
+	large bool
 }
 
 var moveCases = []moveCase{
@@ -68,10 +70,38 @@ var moveCases = []moveCase{
 	{name: "to another file system", mounted: true},
 	{name: "to another file system, merging artifacts", mounted: true, prepare: otherArtifacts},
 	{name: "to another file system, compressed", mounted: true, prepare: compress},
+	{name: "with an index", large: true, prepare: indexed},
+	{name: "with an index, a header without room", foreign: largeForeign(), prepare: indexed},
+	{name: "with an index, to another file system", mounted: true, large: true, prepare: indexed},
 }
 
 func compress(t *testing.T, m *session.Manager, s *session.Session, _ string) {
 	if err := m.Compress(t.Context(), s.Path()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// largeForeign is a log of another program that is large enough for an index.
+func largeForeign() string {
+	var b strings.Builder
+	b.WriteString(headerLine)
+	parent := "null"
+	for i := range 12 {
+		id := string(rune('a' + i))
+		b.WriteString(strings.Replace(say(id, parent), "text of", strings.Repeat("long ", 20<<10), 1) + "\n")
+		parent = id
+	}
+	return b.String()
+}
+
+// indexed has the index of a large log written.
+func indexed(t *testing.T, m *session.Manager, s *session.Session, _ string) {
+	o := reopen(t, m, s.Path())
+	must(o.MaxArtifactID(t.Context()))
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(strings.TrimSuffix(s.Path(), ".jsonl") + ".index"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,6 +189,11 @@ func oneMoveFault(t *testing.T, c moveCase, n int, set func(*faultfs.FS, int)) b
 	} else {
 		for _, text := range []string{"one", "two"} {
 			appendOK(t, s, user(text))
+		}
+		for range 12 {
+			if c.large {
+				appendOK(t, s, user(strings.Repeat("long ", 20<<10)))
+			}
 		}
 	}
 	artifact := artifactOf(t, s, "kept\n")

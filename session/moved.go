@@ -61,16 +61,20 @@ func parseForward(data []byte, path string) string {
 	return f.Moved
 }
 
+// trashLooks is how often a log that vanished is looked for once more.
+const trashLooks = 8
+
 // maxHops bounds how many moves are followed.
 const maxHops = 64
 
 // moved returns where the log that was at path is now: where a move that is under way
 // or the lock files say, else where a log says in its header that it was there. id is
 // the session's, "" when it is not known. The error matches fs.ErrNotExist when there
-// is no such log. The caller holds no lock.
+// is no such log. With an id it is also looked for in the trash: who has a session open
+// that is removed goes on there. The caller holds no lock.
 func (m *Manager) moved(ctx context.Context, path, id string) (string, error) {
 	path = catalog.PlainPath(path)
-	for range maxHops {
+	for try := range maxHops {
 		before := m.moves()
 		if there(m.opts.FS, path) || there(m.opts.FS, catalog.ColdPath(path)) {
 			return path, nil // it came back
@@ -79,7 +83,9 @@ func (m *Manager) moved(ctx context.Context, path, id string) (string, error) {
 		if to != "" || err != nil {
 			return to, err
 		}
-		if m.moves() == before {
+		// On its way to the trash, or back, it may have been in neither place that was
+		// looked at.
+		if m.moves() == before && (id == "" || try >= trashLooks) {
 			break
 		}
 		m.settle(ctx, true) // it went on while we looked
@@ -113,6 +119,9 @@ func (m *Manager) trace(ctx context.Context, path, id string) (string, error) {
 	if err == nil && catalog.PlainPath(info.Path) != path && m.came(catalog.PlainPath(info.Path), path, id) {
 		return catalog.PlainPath(info.Path), nil
 	}
+	if to := m.inTrash(ctx, filepath.Base(path), id); to != "" && to != path {
+		return to, nil
+	}
 	return "", ctx.Err()
 }
 
@@ -126,6 +135,9 @@ func (m *Manager) came(path, old, id string) bool {
 	p, err := readPreamble(st.src)
 	if err != nil || p.none || id != "" && p.header.ID != id {
 		return false
+	}
+	if id != "" && (m.trashed(path) || m.trashed(old)) {
+		return true // removed, or given back, under somebody who has it open
 	}
 	return slices.Contains(p.header.PreviousSessionFiles, old) || m.moving(path)
 }
@@ -145,6 +157,9 @@ func (s *Session) follow(ctx context.Context) error {
 		if err == nil {
 			if err = s.goTo(old, to); errors.Is(err, fs.ErrNotExist) && try < maxHops {
 				continue // it went on meanwhile
+			}
+			if err == nil && s.manager.trashed(to) && !s.manager.trashed(old) {
+				s.report(Event{Kind: EventRemoved, Path: to})
 			}
 			return err
 		}
@@ -207,7 +222,7 @@ func (s *Session) LocateArtifacts(ctx context.Context, wait bool) (dir string, s
 		s.manager.settle(ctx, true)
 	}
 	if settled = !s.manager.moving(s.Path()); settled || wait {
-		if _, err := s.snapshot(ctx); err != nil {
+		if err := s.settleTrash(ctx, wait); err != nil {
 			return "", settled, err
 		}
 	}

@@ -38,13 +38,17 @@ func (m *Manager) settle(ctx context.Context, wait bool) {
 
 // moves describes the moves of sessions: it changes when one begins, ends, or brings a
 // log to its new place. A journal is made in a directory that is made for it, which
-// shows in the home. What else changes there does no harm.
+// shows in the home, and what goes to the trash or back shows there. What else changes
+// there does no harm.
 func (m *Manager) moves() string {
 	id, err := m.opts.FS.Identify(m.home)
 	if err != nil {
 		return ""
 	}
 	what := strconv.FormatInt(id.ModTime, 36)
+	if trash, err := m.opts.FS.Identify(catalog.TrashDir(m.home)); err == nil {
+		what += " " + strconv.FormatInt(trash.ModTime, 36)
+	}
 	if !journal.Any(m.opts.FS, m.home) {
 		return what
 	}

@@ -283,7 +283,7 @@ func (s *Session) register(ctx context.Context) error {
 	if l.path == path {
 		return nil
 	}
-	*l = listed{path: path, outside: !s.manager.holds(path)}
+	*l = listed{path: path, outside: !s.manager.holds(path) && !s.manager.trashed(path)}
 	if !l.outside {
 		return nil
 	}

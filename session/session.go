@@ -78,6 +78,9 @@ const (
 	// EventRegistry: the registry of the home could not take in a session that lies
 	// outside of it, so the home does not know that it exists.
 	EventRegistry EventKind = "registry"
+	// EventRemoved: the session was moved to the trash while it was open; it goes on
+	// there.
+	EventRemoved EventKind = "removed"
 )
 
 // Event is something that a person should know of and that is no error of the
@@ -95,6 +98,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("%s: another program rewrote the file without %s of ours; written again", e.Path, plural(len(e.IDs), "entry", "entries"))
 	case EventLost:
 		return fmt.Sprintf("%s: another program rewrote the file without %s of ours, and they cannot be read any more: %v", e.Path, plural(len(e.IDs), "entry", "entries"), e.IDs)
+	case EventRemoved:
+		return fmt.Sprintf("the session was removed meanwhile: what comes goes to %s in the trash; agentrun sessions restore gives it back", e.Path)
 	}
 	return fmt.Sprintf("%s: %s: %v", e.Path, e.Kind, e.Err)
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/durable"
@@ -31,7 +33,8 @@ type Trashed struct {
 
 // Trash moves a session, its artifacts and its other files to the trash of the
 // home. Nothing is deleted. A session that an agent loop drives is refused with
-// a *LockedError.
+// a *LockedError. Whoever else has it open, a run in flight for example, goes on
+// writing to it in the trash, and where it was once it is restored.
 func (m *Manager) Trash(ctx context.Context, path string) (Trashed, error) {
 	s, err := m.Open(ctx, path)
 	if err != nil {
@@ -92,6 +95,14 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	names := []string{st.name(s.Path())}
 	if dir, ok := catalog.ArtifactsDir(s.Path()); ok {
 		names = append(names, dir)
+		if there(s.fs, dir) {
+			// Nobody is between taking a number and making its file.
+			release, err := artifacts.Hold(ctx, s.fs, dir)
+			if err != nil {
+				return fmt.Errorf("removing %s: %w", s.Path(), err)
+			}
+			defer release()
+		}
 	}
 	names = append(names, catalog.DamagedPath(s.Path()), catalog.IndexPath(s.Path()))
 	if st.cold {
@@ -186,4 +197,66 @@ func (m *Manager) eachLog(dir string, do func(path string) error) error {
 		}
 	}
 	return err
+}
+
+// trashed reports whether path is that of a file in the trash of the home.
+func (m *Manager) trashed(path string) bool {
+	for _, home := range []string{m.home, resolved(m.home)} {
+		if strings.HasPrefix(path, catalog.TrashDir(home)+string(filepath.Separator)) {
+			return true
+		}
+	}
+	return false
+}
+
+// settleTrash finds out where the log is, and with wait waits until who moves it to the
+// trash, or back, has moved all that belongs to it.
+func (s *Session) settleTrash(ctx context.Context, wait bool) error {
+	for range maxHops {
+		old := s.Path()
+		if _, err := s.snapshot(ctx); err != nil {
+			return err
+		}
+		now := s.Path()
+		if !wait || !s.manager.trashed(old) && !s.manager.trashed(now) {
+			return nil
+		}
+		for _, path := range []string{old, now} {
+			if err := s.manager.awaitLock(ctx, path); err != nil {
+				return fmt.Errorf("looking for the artifacts of %s: %w", now, err)
+			}
+		}
+		if path := s.Path(); there(s.fs, path) || there(s.fs, catalog.ColdPath(path)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("looking for the artifacts of %s: %w", s.Path(), errAway)
+}
+
+// awaitLock waits until nobody has the lock of the log at path.
+func (m *Manager) awaitLock(ctx context.Context, path string) error {
+	lock, err := durable.OpenExistingLock(m.opts.FS, catalog.LockPath(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return lock.Lock(ctx, LockWait)
+}
+
+// inTrash returns where the session with an id is in the trash whose log was called
+// name, the one removed last if there are several, "" when it is not there.
+func (m *Manager) inTrash(ctx context.Context, name, id string) string {
+	l, err := m.ListTrash(ctx)
+	if err != nil || id == "" {
+		return ""
+	}
+	for _, t := range l.Sessions {
+		if t.ID == id && catalog.PlainPath(t.log) == name {
+			return filepath.Join(t.Dir, name)
+		}
+	}
+	return ""
 }

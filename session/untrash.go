@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/durable"
@@ -214,6 +215,11 @@ func (m *Manager) restoreTrashed(ctx context.Context, t Trashed) (string, error)
 	if err := lock.Lock(ctx, LockWait); err != nil {
 		return "", err
 	}
+	release, err := m.holdTrashed(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	names, err := m.toRestore(t, dir)
 	if err != nil {
 		return "", err
@@ -255,6 +261,31 @@ func (m *Manager) restoreTrashed(ctx context.Context, t Trashed) (string, error)
 	_ = m.opts.FS.Remove(filepath.Join(t.Dir, originName))
 	_ = m.opts.FS.Remove(t.Dir)
 	return path, nil
+}
+
+// holdTrashed keeps those from writing who had the session open when it was removed.
+func (m *Manager) holdTrashed(ctx context.Context, t Trashed) (release func(), err error) {
+	log := filepath.Join(t.Dir, t.log)
+	lock, err := durable.OpenLock(m.opts.FS, catalog.LockPath(log))
+	if err != nil {
+		return nil, err
+	}
+	err = lock.Lock(ctx, LockWait)
+	free := func() {}
+	if dir, ok := catalog.ArtifactsDir(log); ok && err == nil && there(m.opts.FS, dir) {
+		free, err = artifacts.Hold(ctx, m.opts.FS, dir)
+	}
+	release = func() {
+		if free != nil {
+			free()
+		}
+		lock.Close()
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // toRestore lists what moves, the log last, and refuses what would replace anything.
