@@ -186,10 +186,22 @@ func (d *Dir) lock(ctx context.Context) (release func(), err error) {
 			}
 			_ = l.Close() // the first error is the one to report
 		}
-		if !errors.Is(err, errMoved) || try == maxMoves {
+		if errors.Is(err, durable.ErrLockTimeout) && d.isMoving(ctx) {
+			continue // locate waits for that, and says so
+		}
+		if !errors.Is(err, errMoved) || try >= maxMoves {
 			return nil, err
 		}
 	}
+}
+
+// isMoving reports whether somebody moves the directory, and so has its lock.
+func (d *Dir) isMoving(ctx context.Context) bool {
+	if d.opt.Where == nil {
+		return false
+	}
+	_, settled, err := d.opt.Where.LocateArtifacts(ctx, false)
+	return err == nil && !settled
 }
 
 // hold makes the directory if it is not there and takes its lock.

@@ -15,7 +15,8 @@ import (
 	"github.com/agentrun/agentrun/session/internal/record"
 )
 
-// LockWait is how long a writer waits for another process that is appending.
+// LockWait is how long a writer waits for another process that is appending. For one
+// that moves the session it waits as long as that takes, see EventWaiting.
 const LockWait = 10 * time.Second
 
 // maxOwn is how many of our own entries are remembered, to be written again when
@@ -229,7 +230,7 @@ func (s *Session) locked(ctx context.Context, asIs bool, fn func() error) error 
 		}
 		w.lock, w.locked = lock, path
 	}
-	if err := w.lock.Lock(ctx, LockWait); err != nil {
+	if err := s.manager.lockBehindMove(ctx, w.lock, path); err != nil {
 		return fmt.Errorf("appending to %s: %w", path, err)
 	}
 	err := s.upToDate(ctx, asIs, fn)

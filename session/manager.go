@@ -212,7 +212,11 @@ func (m *Manager) open(ctx context.Context, path string, readOnly bool) (*Sessio
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	m.settle(ctx, !readOnly)
+	wait := noMove
+	if !readOnly {
+		wait = movesOf(path)
+	}
+	m.settle(ctx, wait)
 	st, err := load(m.opts.FS, m.blobs, path)
 	for try := 0; errors.Is(err, fs.ErrNotExist) && try < maxHops; try++ {
 		to, merr := m.moved(ctx, m.resolved(path), "")
@@ -266,7 +270,7 @@ func (m *Manager) freshHeader(path string) (record.Header, error) {
 // List returns the sessions of a working directory, or of all when cwd is empty,
 // the one modified last first.
 func (m *Manager) List(ctx context.Context, cwd string) (*Listing, error) {
-	m.settle(ctx, false)
+	m.settle(ctx, noMove)
 	return m.catalog.List(ctx, cwd)
 }
 
@@ -274,7 +278,7 @@ func (m *Manager) List(ctx context.Context, cwd string) (*Listing, error) {
 // matches ErrNotFound, or is an *AmbiguousError with the candidates. The path of a log
 // that was moved since finds it where it is now.
 func (m *Manager) Find(ctx context.Context, arg string) (Info, error) {
-	m.settle(ctx, false)
+	m.settle(ctx, noMove)
 	info, err := m.catalog.Find(ctx, arg)
 	if !errors.Is(err, ErrNotFound) || arg == "" {
 		return info, err
@@ -288,7 +292,7 @@ func (m *Manager) Find(ctx context.Context, arg string) (Info, error) {
 			return m.catalog.At(to)
 		}
 	} else if journal.Any(m.opts.FS, m.home) {
-		m.settle(ctx, true) // it may be on its way
+		m.settle(ctx, movesLike(arg)) // it may be on its way
 		return m.catalog.Find(ctx, arg)
 	}
 	return info, err
@@ -297,7 +301,7 @@ func (m *Manager) Find(ctx context.Context, arg string) (Info, error) {
 // Newest returns the session of cwd that was modified last, and false when there
 // is none.
 func (m *Manager) Newest(ctx context.Context, cwd string) (Info, bool, error) {
-	m.settle(ctx, false)
+	m.settle(ctx, noMove)
 	return m.catalog.Newest(ctx, cwd)
 }
 

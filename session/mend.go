@@ -60,13 +60,13 @@ func (m *Manager) Repair(ctx context.Context, path string) (*Checkup, error) {
 		path = real
 	}
 	plain := catalog.PlainPath(path)
-	m.settle(ctx, true)
+	m.settle(ctx, movesOf(plain))
 	lock, err := durable.OpenLock(m.opts.FS, catalog.LockPath(plain))
 	if err != nil {
 		return nil, fmt.Errorf("repairing %s: %w", plain, err)
 	}
 	defer lock.Close()
-	if err := lock.Lock(ctx, LockWait); err != nil {
+	if err := m.lockBehindMove(ctx, lock, plain); err != nil {
 		return nil, fmt.Errorf("repairing %s: %w", plain, err)
 	}
 	if m.moving(plain) {

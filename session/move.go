@@ -23,6 +23,9 @@ import (
 type MoveOptions struct {
 	// Driver is the lease that the caller holds on the session. It goes along.
 	Driver *Driver
+	// Progress is told how many bytes were copied, from one goroutine: to another file
+	// system all of the session is. nil means that nobody is.
+	Progress func(copied int64)
 }
 
 // Moved says what became of a session that was moved.
@@ -76,7 +79,7 @@ func (m *Manager) Move(ctx context.Context, path, cwd string, o MoveOptions) (Mo
 		}
 		defer driver.Close()
 	}
-	v := &mover{session: s, fs: s.fs, home: m.home, project: project, driver: driver, report: s.report}
+	v := &mover{session: s, fs: s.fs, home: m.home, project: project, driver: driver, report: s.report, progress: o.Progress}
 	var moved Moved
 	g := &group{wake: make(chan wake, 1), asIs: true, do: func() (err error) {
 		moved, err = v.move(ctx, cwd)
@@ -137,6 +140,9 @@ type mover struct {
 	held    []func()       // of the artifacts
 	undo    []func() error // of the steps that were made, the last one last
 	report  func(Event)
+
+	progress func(copied int64) // nil when recovering
+	copied   int64
 }
 
 // move does the work of Move under the session's lock.

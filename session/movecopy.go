@@ -101,7 +101,7 @@ func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, erro
 	if err != nil {
 		return 0, err
 	}
-	from, sum := withContext(ctx, io.MultiReader(relined(st, line)...)), sha256.New()
+	from, sum := v.counted(withContext(ctx, io.MultiReader(relined(st, line)...))), sha256.New()
 	checked := v.j.Cross || st.cold // else it is a rewrite like any other
 	if checked {
 		from = io.TeeReader(from, sum)
@@ -134,6 +134,26 @@ func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, erro
 	return back.size, compare(ctx, io.NewSectionReader(back.src, 0, back.src.size), sum, name)
 }
 
+// counted tells how much is read of what is copied.
+func (v *mover) counted(r io.Reader) io.Reader {
+	if v.progress == nil {
+		return r
+	}
+	return &countedReader{v, r}
+}
+
+type countedReader struct {
+	v *mover
+	r io.Reader
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.v.copied += int64(n)
+	c.v.progress(c.v.copied)
+	return n, err
+}
+
 // compare reads r to its end and checks that it has that sum.
 func compare(ctx context.Context, r io.Reader, want hashes.Hash, name string) error {
 	got := sha256.New()
@@ -163,7 +183,7 @@ func (v *mover) copyFile(ctx context.Context, from, to string) error {
 		return err
 	}
 	sum := sha256.New()
-	_, err = io.CopyBuffer(struct{ io.Writer }{dst}, io.TeeReader(withContext(ctx, io.NewSectionReader(src, 0, id.Size)), sum), make([]byte, 1<<20))
+	_, err = io.CopyBuffer(struct{ io.Writer }{dst}, io.TeeReader(v.counted(withContext(ctx, io.NewSectionReader(src, 0, id.Size))), sum), make([]byte, 1<<20))
 	if err == nil {
 		err = dst.Sync()
 	}

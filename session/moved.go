@@ -88,7 +88,7 @@ func (m *Manager) moved(ctx context.Context, path, id string) (string, error) {
 		if m.moves() == before && (id == "" || try >= trashLooks) {
 			break
 		}
-		m.settle(ctx, true) // it went on while we looked
+		m.settle(ctx, movesOf(path)) // it went on while we looked
 	}
 	return "", fmt.Errorf("looking for %s: %w", path, fs.ErrNotExist)
 }
@@ -148,7 +148,7 @@ var errAway = fmt.Errorf("it was deleted or moved; open it where it is now: %w",
 // follow goes to where the log has been moved. The caller holds no lock.
 func (s *Session) follow(ctx context.Context) error {
 	old, id := s.Path(), s.ID()
-	s.manager.settle(ctx, true)
+	s.manager.settle(ctx, movesOf(old))
 	if s.Path() != old || there(s.fs, old) || there(s.fs, catalog.ColdPath(old)) {
 		return nil // it is there again: the move was undone
 	}
@@ -219,7 +219,7 @@ func (s *Session) LocateArtifacts(ctx context.Context, wait bool) (dir string, s
 		return s.ArtifactsDir(), true, nil
 	}
 	if wait {
-		s.manager.settle(ctx, true)
+		s.manager.settle(ctx, movesOf(s.Path()))
 	}
 	if settled = !s.manager.moving(s.Path()); settled || wait {
 		if err := s.settleTrash(ctx, wait); err != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -15,13 +16,13 @@ import (
 	"github.com/agentrun/agentrun/session/internal/journal"
 )
 
-// settle finishes or undoes the moves that a crash has interrupted. With wait it also
-// waits, for LockWait at most, for those that are under way. Where there is none it
-// costs a stat.
+// settle finishes or undoes the moves that a crash has interrupted. For those that wait
+// says it also waits while they are under way, which to another file system may take
+// long: who waits is told every LockWait. Where there is none it costs a stat.
 //
 // What cannot be settled is reported, not returned: the log stands at one of the two
 // places all the same. The caller holds no lock.
-func (m *Manager) settle(ctx context.Context, wait bool) {
+func (m *Manager) settle(ctx context.Context, wait moveFilter) {
 	if !journal.Any(m.opts.FS, m.home) {
 		return
 	}
@@ -30,10 +31,60 @@ func (m *Manager) settle(ctx context.Context, wait bool) {
 		m.opts.Report(Event{Kind: EventMove, Path: journal.Dir(m.home), Err: err})
 	}
 	for _, j := range all {
-		if err := m.recover(ctx, j, wait); err != nil {
+		if err := m.recover(ctx, j, wait(j)); err != nil && ctx.Err() == nil {
 			m.opts.Report(Event{Kind: EventMove, Path: j.From, Err: err})
 		}
 	}
+}
+
+// moveFilter says for which moves in progress somebody waits.
+type moveFilter func(journal.Journal) bool
+
+func noMove(journal.Journal) bool { return false }
+
+// movesOf are the moves of the log at path: it keeps its name wherever it goes.
+func movesOf(path string) moveFilter {
+	name := filepath.Base(catalog.PlainPath(path))
+	return func(j journal.Journal) bool { return filepath.Base(j.From) == name }
+}
+
+// movesLike are the moves of logs that part of an id may name.
+func movesLike(arg string) moveFilter {
+	return func(j journal.Journal) bool {
+		return strings.Contains(strings.ToLower(filepath.Base(j.From)), strings.ToLower(arg))
+	}
+}
+
+// lockBehindMove takes the lock of the log at path. While somebody moves the log it
+// waits as long as that takes, and tells every LockWait what for; for everything else it
+// waits LockWait.
+func (m *Manager) lockBehindMove(ctx context.Context, lock *durable.Lock, path string) error {
+	for {
+		err := lock.Lock(ctx, LockWait)
+		if !errors.Is(err, durable.ErrLockTimeout) {
+			return err
+		}
+		j, ok := m.moveOf(path)
+		if !ok {
+			return err
+		}
+		m.opts.Report(Event{Kind: EventWaiting, Path: path, Err: fmt.Errorf("process %d on %s is moving it to %s since %s",
+			j.PID, j.Host, j.CWD, j.Begun.Local().Format("15:04:05"))})
+	}
+}
+
+// moveOf is the move of the log at path, from there or to there.
+func (m *Manager) moveOf(path string) (journal.Journal, bool) {
+	if !journal.Any(m.opts.FS, m.home) {
+		return journal.Journal{}, false
+	}
+	all, _ := journal.All(m.opts.FS, m.home)
+	for _, j := range all {
+		if j.From == path || j.To == path {
+			return j, true
+		}
+	}
+	return journal.Journal{}, false
 }
 
 // moves describes the moves of sessions: it changes when one begins, ends, or brings a
@@ -77,7 +128,7 @@ func (m *Manager) moving(path string) bool {
 func (m *Manager) recover(ctx context.Context, j journal.Journal, wait bool) error {
 	v := &mover{fs: m.opts.FS, home: m.home, j: j, report: m.opts.Report}
 	defer v.letGo()
-	locked, err := v.lockBoth(ctx, wait)
+	locked, err := v.lockBoth(ctx, m, wait)
 	if err != nil || !locked {
 		return err
 	}
@@ -99,7 +150,7 @@ func (m *Manager) recover(ctx context.Context, j journal.Journal, wait bool) err
 
 // lockBoth takes the locks that the process had which made the journal. locked is
 // false when another process works on the session and wait is not set.
-func (v *mover) lockBoth(ctx context.Context, wait bool) (locked bool, err error) {
+func (v *mover) lockBoth(ctx context.Context, m *Manager, wait bool) (locked bool, err error) {
 	paths := []string{v.j.From, v.j.To}
 	if v.j.From == v.j.To {
 		paths = paths[:1]
@@ -124,10 +175,8 @@ func (v *mover) lockBoth(ctx context.Context, wait bool) (locked bool, err error
 			if !wait {
 				return false, nil
 			}
-			if err = lock.Lock(ctx, LockWait); errors.Is(err, durable.ErrLockTimeout) {
-				err = fmt.Errorf("process %d on %s is moving it since %s; wait for it: %w",
-					v.j.PID, v.j.Host, v.j.Begun.Local().Format("15:04:05"), err)
-			}
+			err = m.lockBehindMove(ctx, lock, path)
+			locked = err == nil
 		}
 		if err != nil {
 			return false, err

@@ -230,9 +230,13 @@ func (v *mover) clearOld(ctx context.Context) error {
 		}
 	}
 	if j.Copied {
-		_ = remove(v.fs, catalog.IndexPath(j.From)) // it was of the old file
+		if err := remove(v.fs, catalog.IndexPath(j.From)); err != nil { // it was of the old file
+			return err
+		}
 	} else if err := v.fs.Rename(catalog.IndexPath(j.From), catalog.IndexPath(j.To)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		_ = remove(v.fs, catalog.IndexPath(j.From)) // it can be rebuilt
+		if err := remove(v.fs, catalog.IndexPath(j.From)); err != nil { // it can be rebuilt
+			return err
+		}
 	}
 	if there(v.fs, old) {
 		if _, err := artifacts.RemoveEmpty(v.fs, old); err != nil {

@@ -78,6 +78,10 @@ const (
 	// EventRegistry: the registry of the home could not take in a session that lies
 	// outside of it, so the home does not know that it exists.
 	EventRegistry EventKind = "registry"
+	// EventWaiting: a call waits because somebody moves the session, which to another
+	// file system takes as long as copying all of it. It is told every LockWait; the
+	// context ends the waiting.
+	EventWaiting EventKind = "waiting"
 	// EventRemoved: the session was moved to the trash while it was open; it goes on
 	// there.
 	EventRemoved EventKind = "removed"

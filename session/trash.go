@@ -95,14 +95,12 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	names := []string{st.name(s.Path())}
 	if dir, ok := catalog.ArtifactsDir(s.Path()); ok {
 		names = append(names, dir)
-		if there(s.fs, dir) {
-			// Nobody is between taking a number and making its file.
-			release, err := artifacts.Hold(ctx, s.fs, dir)
-			if err != nil {
-				return fmt.Errorf("removing %s: %w", s.Path(), err)
-			}
-			defer release()
+		// Nobody is to be between taking a number and making its file.
+		release, err := holdNumbers(ctx, s.fs, dir)
+		if err != nil {
+			return fmt.Errorf("removing %s: %w", s.Path(), err)
 		}
+		defer release()
 	}
 	names = append(names, catalog.DamagedPath(s.Path()), catalog.IndexPath(s.Path()))
 	if st.cold {
@@ -197,6 +195,15 @@ func (m *Manager) eachLog(dir string, do func(path string) error) error {
 		}
 	}
 	return err
+}
+
+// holdNumbers is artifacts.Hold for a directory that numbers were ever taken in: it
+// makes nothing, so that there is no need of room on the disk.
+func holdNumbers(ctx context.Context, fsys durable.FS, dir string) (release func(), err error) {
+	if !there(fsys, filepath.Join(dir, ".index", "lock")) {
+		return func() {}, nil
+	}
+	return artifacts.Hold(ctx, fsys, dir)
 }
 
 // trashed reports whether path is that of a file in the trash of the home.

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/durable"
@@ -272,20 +271,14 @@ func (m *Manager) holdTrashed(ctx context.Context, t Trashed) (release func(), e
 	}
 	err = lock.Lock(ctx, LockWait)
 	free := func() {}
-	if dir, ok := catalog.ArtifactsDir(log); ok && err == nil && there(m.opts.FS, dir) {
-		free, err = artifacts.Hold(ctx, m.opts.FS, dir)
-	}
-	release = func() {
-		if free != nil {
-			free()
-		}
-		lock.Close()
+	if dir, ok := catalog.ArtifactsDir(log); ok && err == nil {
+		free, err = holdNumbers(ctx, m.opts.FS, dir)
 	}
 	if err != nil {
-		release()
+		lock.Close()
 		return nil, err
 	}
-	return release, nil
+	return func() { free(); lock.Close() }, nil
 }
 
 // toRestore lists what moves, the log last, and refuses what would replace anything.

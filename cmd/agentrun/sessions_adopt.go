@@ -38,7 +38,9 @@ func (l *sessionsList) adoptAll(ctx context.Context, m *session.Manager) error {
 	stayed := 0
 	// A move is a change: the one modified last goes last, so that it stays the newest.
 	for _, s := range slices.Backward(strays) {
-		moved, err := m.Move(ctx, s.Path, cwd, session.MoveOptions{})
+		p := l.progress("copying")
+		moved, err := m.Move(ctx, s.Path, cwd, session.MoveOptions{Progress: p.bytes})
+		p.end()
 		switch {
 		case ctx.Err() != nil:
 			return err

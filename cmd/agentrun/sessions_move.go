@@ -46,7 +46,10 @@ func (e *environment) move(ctx context.Context, id, dir string) error {
 	if err != nil {
 		return err
 	}
-	moved, err := m.Move(ctx, info.Path, dir, session.MoveOptions{})
+	p := e.progress("copying")
+	defer p.end()
+	moved, err := m.Move(ctx, info.Path, dir, session.MoveOptions{Progress: p.bytes})
+	p.end()
 	if err != nil {
 		return err
 	}
