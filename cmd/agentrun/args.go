@@ -15,8 +15,19 @@ func commandFirst(root *cobra.Command, args []string) []string {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		return args // what is completed depends on the order
 	}
-	values := valueFlags(root)
+	values, switches := valueFlags(root)
 	var words, flags []string
+	takes := func(flag string) bool {
+		if !values[flag] || !switches[flag] {
+			return values[flag]
+		}
+		// The command decides, if it is known by now; before it stand flags of all commands.
+		if cmd, _, err := root.Find(words); err == nil && len(words) > 0 {
+			f := cmd.Flags().Lookup(strings.TrimPrefix(flag, "--"))
+			return f != nil && f.NoOptDefVal == ""
+		}
+		return false
+	}
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
 		switch {
@@ -27,7 +38,7 @@ func commandFirst(root *cobra.Command, args []string) []string {
 			continue
 		}
 		flags = append(flags, arg)
-		if values[arg] && i+1 < len(args) {
+		if takes(arg) && i+1 < len(args) {
 			i++
 			flags = append(flags, args[i])
 		}
@@ -35,17 +46,19 @@ func commandFirst(root *cobra.Command, args []string) []string {
 	return append(words, flags...)
 }
 
-// valueFlags are the flags of all commands that are followed by a value, with their
-// dashes. One name
-// means the same in each command.
-func valueFlags(root *cobra.Command) map[string]bool {
-	values := map[string]bool{}
+// valueFlags are the flags of all commands that are followed by a value, and those that
+// are not, with their dashes. One name means the same in each command, but for --new of
+// edit, which is its text.
+func valueFlags(root *cobra.Command) (values, switches map[string]bool) {
+	values, switches = map[string]bool{}, map[string]bool{}
 	collect := func(f *pflag.Flag) {
-		if f.NoOptDefVal == "" {
-			values["--"+f.Name] = true
-			if f.Shorthand != "" {
-				values["-"+f.Shorthand] = true
-			}
+		in := values
+		if f.NoOptDefVal != "" {
+			in = switches
+		}
+		in["--"+f.Name] = true
+		if f.Shorthand != "" {
+			in["-"+f.Shorthand] = true
 		}
 	}
 	var walk func(cmd *cobra.Command)
@@ -56,5 +69,5 @@ func valueFlags(root *cobra.Command) map[string]bool {
 		}
 	}
 	walk(root)
-	return values
+	return values, switches
 }

@@ -243,3 +243,26 @@ func workingDirectory() (string, error) {
 	}
 	return cwd, nil
 }
+
+// readInput reads a file, the standard input for "-", up to limit bytes.
+func (e *environment) readInput(name string, limit int64) ([]byte, error) {
+	var in io.Reader = e.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, errors.Unwrap(err))
+		}
+		defer f.Close()
+		in = f
+	} else {
+		name = "the standard input"
+	}
+	data, err := io.ReadAll(io.LimitReader(in, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	case int64(len(data)) > limit:
+		return nil, fmt.Errorf("reading %s: it has more than %d bytes, which is the limit", name, limit)
+	}
+	return data, nil
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/bash"
+	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 // Exit statuses that are not those of a command.
@@ -90,7 +91,10 @@ func sentence(err error) string {
 	}
 	text = strings.TrimSuffix(text, ": "+session.ErrNotFound.Error()) // the sentence has said it
 	text, home := aboutHome(text)
+	var escape *workspace.EscapeError
 	switch {
+	case errors.As(err, &escape):
+		text += ", or allow its directory with --root"
 	case errors.Is(err, syscall.EROFS):
 		text += "; name a home that can be written with --home"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

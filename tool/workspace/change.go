@@ -86,9 +86,9 @@ func (w *Workspace) changeOnce(ctx context.Context, path string, change func(Old
 		if done, err = t.prepare(change); err != nil || done.Same {
 			return done, t.named(err)
 		}
-		made, err := p.makeDirs()
-		if err != nil {
-			return Changed{}, t.named(err)
+		made, merr := p.makeDirs()
+		if merr != nil {
+			return Changed{}, t.named(merr)
 		}
 		for _, dir := range made.above {
 			t.grown = append(t.grown, dirName(dir))

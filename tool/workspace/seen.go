@@ -78,8 +78,15 @@ func (s *Seen) Forget(path string) {
 	}
 }
 
-// ErrChanged is in the error for a file that is not as it was when it was last read.
+// ErrChanged is matched by the error for a file that is not as it was when it was last
+// read.
 var ErrChanged = errors.New("it changed since it was read")
+
+// changedError says the same with more words.
+type changedError string
+
+func (e changedError) Error() string        { return string(e) }
+func (e changedError) Is(target error) bool { return target == ErrChanged }
 
 // check returns an error that matches ErrChanged for content that is not what was seen.
 func (s *Seen) check(path string, exists bool, content []byte) error {
@@ -99,9 +106,9 @@ func (s *Seen) check(path string, exists bool, content []byte) error {
 	case !exists:
 		// The next try is meant to make it: this sentence has told.
 		s.Forget(path)
-		return fmt.Errorf("%s was removed since it was read at %s; look again, then repeat the call to make it anew: %w", path, at, ErrChanged)
+		return changedError(fmt.Sprintf("%s was removed since this session saw it last, at %s; repeat the call to make it anew", path, at))
 	case was.Size != int64(len(content)) || was.CRC32C != fmt.Sprintf("%08x", crc32.Checksum(content, castagnoli)):
-		return fmt.Errorf("%s is not as it was when it was read at %s; read it again, then decide what to change: %w", path, at, ErrChanged)
+		return changedError(fmt.Sprintf("%s changed since this session saw it last, at %s; read it again, then decide what to change", path, at))
 	}
 	return nil
 }

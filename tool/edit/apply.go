@@ -1,0 +1,245 @@
+package edit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agentrun/agentrun/internal/textdiff"
+)
+
+// Edit is the exchange of one text for another.
+type Edit struct {
+	Old string `json:"old"` // exactly as it is in the file; not empty
+	New string `json:"new"`
+	All bool   `json:"all,omitempty"` // wherever it is; else it must be there once
+}
+
+// NotFoundError is returned for a text that is not there.
+type NotFoundError struct {
+	Edit int    // from 0
+	Near int    // a line where it is but for white space, from 1; 0 for none
+	Text string // that line
+}
+
+func (e *NotFoundError) Error() string {
+	if e.Near > 0 {
+		return fmt.Sprintf("edit %d: the old text is not there; but for white space it is at line %d, which begins %q: copy it exactly", e.Edit+1, e.Near, e.Text)
+	}
+	return fmt.Sprintf("edit %d: the old text is not there: read the file and copy the text exactly", e.Edit+1)
+}
+
+// AmbiguousError is returned for a text that is there more than once.
+type AmbiguousError struct {
+	Edit  int   // from 0
+	Count int   // how often it is there
+	Lines []int // where, from 1; the first ten
+}
+
+func (e *AmbiguousError) Error() string {
+	lines := strings.Trim(strings.ReplaceAll(fmt.Sprint(e.Lines), " ", ", "), "[]")
+	if e.Count > len(e.Lines) {
+		lines += ", ..."
+	}
+	return fmt.Sprintf("edit %d: the old text is there %d times, at lines %s: give more of the text around it, or ask for all of them", e.Edit+1, e.Count, lines)
+}
+
+// Apply makes all edits of a text, or none. Each is looked for in the text as it is given,
+// so their order means nothing, and two must not touch the same text. Where lines of the
+// text end with a carriage return and a newline, a newline in an edit stands for both. It
+// returns the new text, where it differs, and how many exchanges were made.
+func Apply(text []byte, edits []Edit) ([]byte, []textdiff.Span, int, error) {
+	if len(edits) == 0 {
+		return nil, nil, 0, errors.New("there is no edit")
+	}
+	h := newHaystack(text)
+	var all []exchange
+	for i, e := range edits {
+		found, err := h.find(i, e)
+		if err != nil {
+			return nil, nil, 0, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b exchange) int { return a.start - b.start })
+	size := len(text)
+	for i, x := range all {
+		if i > 0 && x.start < all[i-1].end {
+			return nil, nil, 0, fmt.Errorf("edits %d and %d are about the same text, at line %d: make one of them", all[i-1].edit+1, x.edit+1, lineOf(text, x.start))
+		}
+		size += len(x.text) - (x.end - x.start)
+	}
+	out := make([]byte, 0, max(size, 0))
+	spans := make([]textdiff.Span, 0, len(all))
+	at := 0
+	for _, x := range all {
+		out = append(out, text[at:x.start]...)
+		spans = append(spans, textdiff.Span{OldStart: x.start, OldEnd: x.end, NewStart: len(out), NewEnd: len(out) + len(x.text)})
+		out = append(out, x.text...)
+		at = x.end
+	}
+	return append(out, text[at:]...), spans, len(all), nil
+}
+
+// exchange is a place of the text and what comes there.
+type exchange struct {
+	start, end int
+	text       []byte
+	edit       int
+}
+
+// haystack is a text that is searched.
+type haystack struct {
+	text []byte
+	// plain is the text with newlines alone, and returns says where in it a carriage
+	// return was before a newline. Both are made when they are needed.
+	plain   []byte
+	returns []int
+	crlf    bool
+}
+
+func newHaystack(text []byte) *haystack {
+	return &haystack{text: text, crlf: bytes.Contains(text, crlf)}
+}
+
+var crlf = []byte("\r\n")
+
+// find returns the places of an edit.
+func (h *haystack) find(i int, e Edit) ([]exchange, error) {
+	switch {
+	case e.Old == "":
+		return nil, fmt.Errorf("edit %d: the old text is empty: give the text to exchange; the tool write makes a whole file", i+1)
+	case e.Old == e.New:
+		return nil, fmt.Errorf("edit %d: the old text and the new one are the same", i+1)
+	}
+	if !h.crlf || strings.Contains(e.Old, "\r\n") || !strings.Contains(e.Old+e.New, "\n") {
+		found, err := h.places(i, e, h.text)
+		for k := range found {
+			found[k].text = []byte(e.New)
+		}
+		return found, err
+	}
+	h.unwind()
+	found, err := h.places(i, e, h.plain)
+	if err != nil {
+		return nil, err
+	}
+	for k, x := range found {
+		x.start, x.end = h.raw(x.start), h.raw(x.end)
+		if x.text = []byte(e.New); h.endsCRLF(x.start) {
+			x.text = bytes.ReplaceAll(bytes.ReplaceAll(x.text, crlf, newline), newline, crlf)
+		}
+		found[k] = x
+	}
+	return found, nil
+}
+
+var newline = []byte("\n")
+
+// unwind makes the text with newlines alone.
+func (h *haystack) unwind() {
+	if h.plain != nil {
+		return
+	}
+	h.plain = make([]byte, 0, len(h.text))
+	for rest := h.text; ; {
+		i := bytes.Index(rest, crlf)
+		if i < 0 {
+			h.plain = append(h.plain, rest...)
+			return
+		}
+		h.plain = append(h.plain, rest[:i]...)
+		h.returns = append(h.returns, len(h.plain))
+		rest = rest[i+1:]
+		h.plain = append(h.plain, '\n')
+		rest = rest[1:]
+	}
+}
+
+// raw is where a byte of plain is in the text; a newline is where its carriage return is.
+func (h *haystack) raw(at int) int {
+	n, _ := slices.BinarySearch(h.returns, at)
+	return at + n
+}
+
+// endsCRLF reports whether the line at an offset ends with both, or the one before it
+// where it has no end.
+func (h *haystack) endsCRLF(at int) bool {
+	end := bytes.IndexByte(h.text[at:], '\n')
+	if end < 0 {
+		at, end = 0, bytes.LastIndexByte(h.text, '\n')
+	}
+	at += end
+	return at > 0 && h.text[at-1] == '\r'
+}
+
+// places looks for the old text of an edit.
+func (h *haystack) places(i int, e Edit, in []byte) ([]exchange, error) {
+	old := []byte(e.Old)
+	var found []exchange
+	step := 1 // two places that overlap are two that could be meant
+	if e.All {
+		step = len(old)
+	}
+	ambiguous := &AmbiguousError{Edit: i}
+	for at := 0; ; {
+		k := bytes.Index(in[at:], old)
+		if k < 0 {
+			break
+		}
+		at += k
+		if ambiguous.Count++; e.All || len(found) == 0 {
+			found = append(found, exchange{start: at, end: at + len(old), edit: i})
+		}
+		if !e.All && len(ambiguous.Lines) < 10 {
+			ambiguous.Lines = append(ambiguous.Lines, lineOf(in, at))
+		}
+		at += step
+	}
+	switch {
+	case len(found) == 0:
+		return nil, h.near(i, e)
+	case ambiguous.Count > 1 && !e.All:
+		return nil, ambiguous
+	}
+	return found, nil
+}
+
+func lineOf(text []byte, at int) int { return bytes.Count(text[:at], newline) + 1 }
+
+// near looks for the old text regardless of white space.
+func (h *haystack) near(i int, e Edit) error {
+	missing := &NotFoundError{Edit: i}
+	want := squeeze([]byte(e.Old))
+	if len(want) == 0 {
+		return missing
+	}
+	// Where a byte of the squeezed text was is found by squeezing line after line.
+	all := squeeze(h.text)
+	at := bytes.Index(all, want)
+	if at < 0 {
+		return missing
+	}
+	line, seen := 0, 0
+	for text := range bytes.Lines(h.text) {
+		line++
+		if seen += len(squeeze(text)); seen > at {
+			missing.Near, missing.Text = line, fmt.Sprintf("%.80s", bytes.ToValidUTF8(bytes.TrimRight(text, "\r\n"), []byte("\uFFFD")))
+			return missing
+		}
+	}
+	return missing
+}
+
+// squeeze takes all white space out.
+func squeeze(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for _, b := range text {
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			out = append(out, b)
+		}
+	}
+	return out
+}
