@@ -40,8 +40,10 @@ func TestADiffIsUnified(t *testing.T) {
 		{"a newline at the end", "a", "a\n", "--- a\n+++ b\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n"},
 		{"a newline less", "a\nb\n", "a\nb", "--- a\n+++ b\n@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n"},
 		{"lines added", "a\nb\n", "a\nx\ny\nb\n", "--- a\n+++ b\n@@ -1,2 +1,4 @@\n a\n+x\n+y\n b\n"},
-		{"two places far apart", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n",
-			"--- a\n+++ b\n@@ -1,4 +1,4 @@\n-1\n+one\n 2\n 3\n 4\n@@ -6,4 +6,4 @@\n 6\n 7\n 8\n-9\n+nine\n"},
+		{
+			"two places far apart", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "one\n2\n3\n4\n5\n6\n7\n8\nnine\n",
+			"--- a\n+++ b\n@@ -1,4 +1,4 @@\n-1\n+one\n 2\n 3\n 4\n@@ -6,4 +6,4 @@\n 6\n 7\n 8\n-9\n+nine\n",
+		},
 		{"two places nearby", "1\n2\n3\n", "one\n2\nthree\n", "--- a\n+++ b\n@@ -1,3 +1,3 @@\n-1\n+one\n 2\n-3\n+three\n"},
 	} {
 		if got := diff(t, c.before, c.after, nil); got != c.want {

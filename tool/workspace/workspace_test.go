@@ -319,7 +319,8 @@ func (r *recorder) tell(what string, paths []string) error {
 }
 
 func (r *recorder) Before(_ context.Context, paths ...string) error { return r.tell("before", paths) }
-func (r *recorder) After(_ context.Context, paths ...string) error  { return r.tell("after", paths) }
+
+func (r *recorder) After(_ context.Context, paths ...string) error { return r.tell("after", paths) }
 
 func TestAChangeIsRecordedBeforeAndBehind(t *testing.T) {
 	r := &recorder{}
