@@ -202,8 +202,8 @@ func TestACancelledCallDoesNothing(t *testing.T) {
 // noAfter records what was before, and not what is behind.
 type noAfter struct{}
 
-func (noAfter) Before(context.Context, ...string) error { return nil }
-func (noAfter) After(context.Context, ...string) error  { return errors.New("the log is full") }
+func (noAfter) Before(context.Context, string) error { return nil }
+func (noAfter) After(context.Context, string) error  { return errors.New("the log is full") }
 
 func TestAChangeWithoutARecordIsToldWithItsDiff(t *testing.T) {
 	w := files(t, map[string]string{"a": "one\n"})

@@ -51,8 +51,8 @@ const MaxFile = 100 << 20
 // Recorder is told of files before they are changed and behind, so that the change can
 // be taken back. Before returns when that is so. *checkpoint.Recorder is one.
 type Recorder interface {
-	Before(ctx context.Context, paths ...string) error
-	After(ctx context.Context, paths ...string) error
+	Before(ctx context.Context, path string) error
+	After(ctx context.Context, path string) error
 }
 
 // Options of a Workspace.

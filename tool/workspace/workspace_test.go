@@ -307,20 +307,17 @@ type recorder struct {
 	fail string
 }
 
-func (r *recorder) tell(what string, paths []string) error {
-	for _, path := range paths {
-		data, _ := os.ReadFile(path)
-		r.told = append(r.told, what+" "+string(data))
-	}
+func (r *recorder) tell(what, path string) error {
+	data, _ := os.ReadFile(path)
+	r.told = append(r.told, what+" "+string(data))
 	if r.fail == what {
 		return errors.New("the log is full")
 	}
 	return nil
 }
 
-func (r *recorder) Before(_ context.Context, paths ...string) error { return r.tell("before", paths) }
-
-func (r *recorder) After(_ context.Context, paths ...string) error { return r.tell("after", paths) }
+func (r *recorder) Before(_ context.Context, path string) error { return r.tell("before", path) }
+func (r *recorder) After(_ context.Context, path string) error  { return r.tell("after", path) }
 
 func TestAChangeIsRecordedBeforeAndBehind(t *testing.T) {
 	r := &recorder{}
