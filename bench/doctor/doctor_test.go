@@ -14,7 +14,10 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/session"
@@ -101,7 +104,8 @@ func BenchmarkLog(b *testing.B) {
 }
 
 // BenchmarkBlobs examines blobs of the size of screenshots, beside SHA-256 over as
-// many bytes in memory, on one core and on all.
+// many bytes in memory, on one core and on all, and beside bare system calls and
+// SHA-256 over the same files: what bytes in files can cost at least.
 func BenchmarkBlobs(b *testing.B) {
 	m := home(b)
 	ctx := context.Background()
@@ -136,4 +140,45 @@ func BenchmarkBlobs(b *testing.B) {
 	}
 	b.Run("sha256/one core", func(b *testing.B) { sum(b, 1) })
 	b.Run("sha256/all cores", func(b *testing.B) { sum(b, runtime.GOMAXPROCS(0)) })
+	b.Run("open+read+sha256/all cores", func(b *testing.B) {
+		names, err := filepath.Glob(filepath.Join(m.Home(), "blobs", "*"))
+		if err != nil || len(names) != blobCount {
+			b.Fatalf("%d blobs, %v", len(names), err)
+		}
+		b.SetBytes(blobSize * blobCount)
+		for b.Loop() {
+			var wg sync.WaitGroup
+			var next atomic.Int64
+			for range runtime.GOMAXPROCS(0) {
+				wg.Go(func() {
+					buf := make([]byte, blobSize)
+					for {
+						i := int(next.Add(1)) - 1
+						if i >= len(names) {
+							return
+						}
+						if err := readAll(names[i], buf); err != nil {
+							b.Error(err)
+							return
+						}
+						sha256.Sum256(buf)
+					}
+				})
+			}
+			wg.Wait()
+		}
+	})
+}
+
+// readAll fills buf with the beginning of a file.
+func readAll(name string, buf []byte) error {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if n, err := unix.Pread(fd, buf, 0); err != nil || n < len(buf) {
+		return fmt.Errorf("reading %s: %d bytes, %v", name, n, err)
+	}
+	return nil
 }

@@ -14,15 +14,13 @@ import (
 	"github.com/agentrun/agentrun/blobstore"
 )
 
-// Walk yields every blob, unverified, in the order of the references. Names that
-// are no blob's are passed over; something else than a regular file under a
-// blob's name is yielded as an error, and the walk goes on. A directory that is
-// not there holds no blobs.
-func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
-	return func(yield func(blobstore.Info, error) bool) {
+// Refs yields the reference of every name that is a blob's, in their order, without
+// looking at what stands there. A directory that is not there holds no blobs.
+func (s *Store) Refs(ctx context.Context) iter.Seq2[blobref.Ref, error] {
+	return func(yield func(blobref.Ref, error) bool) {
 		entries, err := s.fsys.ReadDir(s.dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			yield(blobstore.Info{}, fmt.Errorf("listing blobs: %w", err))
+			yield(blobref.Ref{}, fmt.Errorf("listing blobs: %w", err))
 			return
 		}
 		for _, e := range entries {
@@ -31,7 +29,25 @@ func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 				continue
 			}
 			if err := ctx.Err(); err != nil {
-				yield(blobstore.Info{}, fmt.Errorf("listing blobs: %w", err))
+				yield(blobref.Ref{}, fmt.Errorf("listing blobs: %w", err))
+				return
+			}
+			if !yield(ref, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Walk yields every blob, unverified, in the order of the references. Names that
+// are no blob's are passed over; something else than a regular file under a
+// blob's name is yielded as an error, and the walk goes on. A directory that is
+// not there holds no blobs.
+func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
+	return func(yield func(blobstore.Info, error) bool) {
+		for ref, err := range s.Refs(ctx) {
+			if err != nil {
+				yield(blobstore.Info{}, err)
 				return
 			}
 			info, err := s.stat(ref)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -23,33 +24,31 @@ type verdict struct {
 	err   error
 }
 
-// verify reads blobs on all cores and hands the verdicts to each, in no order.
+// verify reads blobs on all cores and hands the verdicts to each, one at a time and in
+// no order. The workers call it themselves: handing verdicts to another goroutine
+// would cost as much as opening a blob.
 func verify(ctx context.Context, blobs []verdict, each func(verdict)) error {
-	todo := make(chan verdict)
-	done := make(chan verdict)
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), max(1, len(blobs))) {
+	var (
+		next    atomic.Int64
+		mu      sync.Mutex // around each
+		workers sync.WaitGroup
+	)
+	for range min(runtime.GOMAXPROCS(0), len(blobs)) {
 		workers.Go(func() {
-			for v := range todo {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(blobs) {
+					return
+				}
+				v := blobs[i]
 				v.size, v.err = v.store.Check(ctx, v.ref)
-				done <- v
+				mu.Lock()
+				each(v)
+				mu.Unlock()
 			}
 		})
 	}
-	go func() {
-		defer close(done)
-		for _, v := range blobs {
-			if ctx.Err() != nil {
-				break
-			}
-			todo <- v
-		}
-		close(todo)
-		workers.Wait()
-	}()
-	for v := range done {
-		each(v)
-	}
+	workers.Wait()
 	return ctx.Err()
 }
 
@@ -57,15 +56,15 @@ func verify(ctx context.Context, blobs []verdict, each func(verdict)) error {
 func (d *Doctor) allBlobs(ctx context.Context) error {
 	var blobs []verdict
 	for _, store := range d.stores {
-		for info, err := range store.Walk(ctx) {
+		for ref, err := range store.Refs(ctx) {
 			if err != nil {
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				d.report(unreadable(filepath.Join(store.Dir(), info.Ref.Hex()), err))
-				continue
+				d.report(unreadable(store.Dir(), err))
+				break
 			}
-			blobs = append(blobs, verdict{store: store, ref: info.Ref})
+			blobs = append(blobs, verdict{store: store, ref: ref})
 		}
 	}
 	return d.judge(ctx, blobs)
@@ -88,9 +87,12 @@ func (d *Doctor) citedBlobs(ctx context.Context) error {
 func (d *Doctor) judge(ctx context.Context, blobs []verdict) error {
 	var bad []verdict
 	err := verify(ctx, blobs, func(v verdict) {
+		if errors.Is(v.err, blobstore.ErrNotFound) {
+			return // deleted meanwhile
+		}
 		d.sum.Blobs++
 		d.read(v.size)
-		if v.err != nil && !errors.Is(v.err, blobstore.ErrNotFound) {
+		if v.err != nil {
 			bad = append(bad, v)
 		}
 	})
