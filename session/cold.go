@@ -13,7 +13,6 @@ import (
 
 	seekable "github.com/SaveTheRbtz/zstd-seekable-format-go/pkg"
 	"github.com/klauspost/compress/zstd"
-	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -229,18 +228,6 @@ func writeCold(w io.Writer, r io.Reader, t *folds) error {
 	}
 }
 
-// keepTime gives a compressed log the time of the plain one, which says when somebody
-// worked on the session last: lists are ordered by it, a directory's newest session is
-// the one to go on with, and what is old may be removed.
-func (s *Session) keepTime(name string, modified int64) error {
-	f, err := s.fs.OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	at := unix.NsecToTimeval(modified / 1000 * 1000)
-	return errors.Join(unix.Futimes(int(f.Fd()), []unix.Timeval{at, at}), f.Close())
-}
-
 // checkCold compares a compressed log with the plain one.
 func (s *Session) checkCold(ctx context.Context, name string, plain source) error {
 	f, err := s.fs.OpenFile(name, os.O_RDONLY, 0)
@@ -277,6 +264,7 @@ func (s *Session) checkCold(ctx context.Context, name string, plain source) erro
 func (s *Session) restoreCold(ctx context.Context) error {
 	st := s.known()
 	src, name := wholeSource(st.src), st.name(s.Path())
+	was, aerr := st.file.Identify()
 	err := durable.WriteFileFunc(s.fs, s.Path(), true, func(out io.Writer) error {
 		w := bufio.NewWriterSize(out, 1<<20)
 		var buf []byte
@@ -290,6 +278,9 @@ func (s *Session) restoreCold(ctx context.Context) error {
 		return errors.Join(err, w.Flush())
 	})
 	if err == nil {
+		if aerr == nil {
+			_ = s.keepTime(s.Path(), was.ModTime) // else it counts as worked on
+		}
 		if err = s.fs.Remove(name); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}

@@ -346,8 +346,18 @@ func (s *Session) write(reqs []*request) error {
 	} else {
 		w.buf = nil
 	}
+	var was durable.Identity
+	note := annotates(reqs)
+	if note {
+		if was, err = w.file.Identify(); err != nil {
+			note = false // the session counts as worked on
+		}
+	}
 	if err := s.writeThrough(w.file, buf, before); err != nil {
 		return err
+	}
+	if note {
+		asOld(w.file, was, before+int64(len(buf)))
 	}
 	s.wrote(int64(len(buf)), reqs)
 

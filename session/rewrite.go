@@ -173,6 +173,7 @@ func versionText(h record.Header) string {
 // and in order. What is damaged goes to <session>.damaged first.
 func (s *Session) rewrite(ctx context.Context, header []byte) error {
 	st := s.known()
+	was, aerr := s.fs.Identify(s.Path())
 	err := durable.WriteFileFunc(s.fs, s.Path(), s.durability == Sync, func(out io.Writer) error {
 		var aside []byte // what is damaged, each stretch behind a newline
 		if st.header.Torn {
@@ -202,6 +203,9 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 	})
 	if err != nil {
 		return fmt.Errorf("rewriting session: %w", err)
+	}
+	if aerr == nil {
+		_ = s.keepTime(s.Path(), was.ModTime) // else it counts as worked on
 	}
 	return s.reopen()
 }

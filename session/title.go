@@ -254,7 +254,11 @@ func (s *Session) overwrite(b []byte, at int64) error {
 	if err != nil {
 		return openError(s.Path(), err)
 	}
+	was, ierr := f.Identify()
 	_, err = f.WriteAt(b, at)
+	if err == nil && ierr == nil {
+		asOld(f, was, was.Size)
+	}
 	if err == nil && s.durability == Sync {
 		err = f.Sync()
 	}
