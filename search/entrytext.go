@@ -10,7 +10,7 @@ import (
 // depth is that in an entry, and below 1 that in a message; what a tool is called
 // with stands deeper, and is searched whole.
 var skippedMembers = map[int]map[string]bool{
-	1: {"type": true, "id": true, "parentId": true, "timestamp": true, "crc": true, "pad": true, "externalized": true},
+	1: {"type": true, "id": true, "parentId": true, "timestamp": true, "crc": true, "pad": true, "externalized": true, "previousTitle": true},
 	2: {"role": true, "api": true, "provider": true, "model": true, "stopReason": true, "toolName": true},
 	4: {"type": true, "mimeType": true, "thinkingSignature": true, "textSignature": true, "thoughtSignature": true},
 }
@@ -23,8 +23,11 @@ const dataLength = 512
 
 // appendEntryText appends what an entry says: every string value of its JSON, at any
 // depth, each on lines of its own, but for skippedMembers and base64. It walks the
-// text flat, so nesting costs nothing.
+// text flat, so nesting costs nothing. Of records of ours it is what recordTexts lists.
 func appendEntryText(dst, raw []byte) []byte {
+	if dst, ok := appendRecordText(dst, raw); ok {
+		return dst
+	}
 	depth, inMessage := 0, false
 	for i := 0; i < len(raw); {
 		switch raw[i] {
@@ -51,7 +54,8 @@ func appendEntryText(dst, raw []byte) []byte {
 			if depth == 1 {
 				inMessage = string(lit) == `"message"`
 			}
-			if len(lit) <= longestSkipped && (depth == 1 || inMessage) && skippedMembers[depth][string(lit[1:len(lit)-1])] {
+			if len(lit) <= longestSkipped && (depth == 1 || inMessage) && skippedMembers[depth][string(lit[1:len(lit)-1])] ||
+				inMessage && depth == 2 && string(lit) == `"details"` && isFinish(raw[i:]) {
 				i = max(i, ecmajson.ValueEnd(raw, i))
 			}
 			continue

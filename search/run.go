@@ -348,6 +348,7 @@ func (p *plan) searchLines(ctx context.Context, t *text, a *answer, s *scratch) 
 func (p *plan) searchEntries(ctx context.Context, t *text, a *answer, s *scratch) error {
 	number := a.from.line
 	var failed error
+	seen := twice{hits: &a.hits}
 	err := t.log.Lines(ctx, a.from.off, a.end, func(line []byte, at int64) bool {
 		n := number
 		number++
@@ -364,7 +365,7 @@ func (p *plan) searchEntries(ctx context.Context, t *text, a *answer, s *scratch
 				return false
 			}
 			if p.m.whole(text, s) {
-				a.hits = append(a.hits, p.entryHit(t, a, e, text))
+				seen.add(e, p.entryHit(t, a, e, text))
 			}
 		}
 		return ctx.Err() == nil
@@ -372,6 +373,9 @@ func (p *plan) searchEntries(ctx context.Context, t *text, a *answer, s *scratch
 	a.lines = number - a.from.line
 	if err == nil {
 		err = failed
+	}
+	if err == nil {
+		err = p.lookAhead(ctx, t, a.end, &seen)
 	}
 	if err != nil {
 		return problem(a.path, err)
