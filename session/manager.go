@@ -35,6 +35,9 @@ type Options struct {
 	Report func(Event)
 	// Quota is asked before an entry is accepted; nil accepts all.
 	Quota Quota
+	// Homes is the file that lists the homes of the user, as HomesFile names it, with
+	// this one when something is first put into it; "" lists none and knows of none.
+	Homes string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// FS is the file system; nil means the real one. Tests inject faults here.
@@ -131,6 +134,10 @@ func (m *Manager) mark() error {
 	}
 	if err := m.registerHome(); err != nil {
 		return err
+	}
+	if err := m.enlist(context.Background()); err != nil {
+		// What is kept is kept; another home's collector may not see what cites its blobs.
+		m.opts.Report(Event{Kind: EventRegistry, Path: m.home, Err: err})
 	}
 	m.marked = true
 	return nil

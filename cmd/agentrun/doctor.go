@@ -37,8 +37,10 @@ func newDoctorCommand(env *environment) *cobra.Command {
 		Short: "Find damage in sessions, artifacts and blobs, and repair it",
 		Long: `doctor reads the sessions of the working directory whole, with their artifacts
 and the blobs they cite, and says what is wrong: where, since when where that is
-known, what is lost and what is not, and what repair does. With FILE it reads
-that log, also one of pi, oh-my-pi, Claude Code or Codex; the last two are only
+known, what is lost and what is not, and what repair does. With --all it is
+every session, artifact and blob of the home, and sessions that were opened
+elsewhere; of every known home unless --home or AGENTRUN_HOME names one. With
+FILE it reads that log, also one of pi, oh-my-pi, Claude Code or Codex; the last two are only
 read, never changed.
 
 Nothing is changed without --repair. A repair writes a new file beside the log,
@@ -56,7 +58,7 @@ that repair can't mend.`,
 		Args: positional(0, 1, "at most one file"),
 		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), only(args, 0)) },
 	}
-	cmd.Flags().BoolVar(&d.all, "all", false, "every session, artifact and blob of the home")
+	cmd.Flags().BoolVar(&d.all, "all", false, "every session, artifact and blob; of all known homes unless one is named")
 	cmd.Flags().BoolVar(&d.repair, "repair", false, "mend what can be mended")
 	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `PLACE`: a home, a directory of blobs, or a bundle; may be repeated")
 	return cmd
@@ -86,18 +88,33 @@ func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 			failed = c.finding(f)
 		}
 	}}
-	d, err := doctor.New(ctx, m, report)
+	sum, err := c.examineIn(ctx, m, report, file)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	if err := c.examine(ctx, m, d, file); err != nil {
+	homes, err := c.otherHomes(m)
+	if err != nil {
 		return err
+	}
+	for _, home := range homes {
+		m, err := session.OpenManager(home, session.Options{
+			Durability: c.durability.value, Homes: session.HomesFile(), Report: func(ev session.Event) { c.remark("%v", ev) },
+		})
+		if err != nil {
+			return err
+		}
+		more, err := c.examineIn(ctx, m, report, file)
+		if err != nil {
+			return fmt.Errorf("examining the home %s: %w", home, err)
+		}
+		sum = sum.Plus(more)
 	}
 	if failed != nil {
 		return failed
 	}
-	sum := d.Summary()
+	for _, path := range sum.Absent {
+		c.remark("%s is not there and was not examined", path)
+	}
 	if !c.json && !c.quiet {
 		if err := c.summary(sum); err != nil {
 			return err
@@ -110,6 +127,31 @@ func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 		return &commandError{status: statusFindings}
 	}
 	return nil
+}
+
+// otherHomes are the homes that --all is about as well: all that are known, unless one
+// was named.
+func (c *doctorCommand) otherHomes(m *session.Manager) ([]string, error) {
+	if !c.all || c.home != "" || os.Getenv(homeEnv) != "" {
+		return nil, nil
+	}
+	there, absent, err := m.KnownHomes()
+	if err != nil {
+		return nil, err
+	}
+	c.absent(absent)
+	return there[1:], nil // without this one
+}
+
+// examineIn examines what lies in one home.
+func (c *doctorCommand) examineIn(ctx context.Context, m *session.Manager, o doctor.Options, file string) (sum doctor.Summary, err error) {
+	d, err := doctor.New(ctx, m, o)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	err = c.examine(ctx, m, d, file)
+	return d.Summary(), err
 }
 
 func (c *doctorCommand) examine(ctx context.Context, m *session.Manager, d *doctor.Doctor, file string) error {

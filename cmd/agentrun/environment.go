@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,9 +17,10 @@ import (
 	"github.com/agentrun/agentrun/usage"
 )
 
-// Environment variables that stand in for flags. AGENTRUN_HOME is read by package
-// session.
+// Environment variables that stand in for flags. Package session reads that of the home
+// too.
 const (
+	homeEnv       = "AGENTRUN_HOME"
 	sessionEnv    = "AGENTRUN_SESSION"
 	durabilityEnv = "AGENTRUN_DURABILITY"
 )
@@ -104,8 +106,8 @@ func (e *environment) manager() (*session.Manager, error) {
 		return nil, err
 	}
 	o := session.Options{
-		Durability: e.durability.value,
-		Report:     func(ev session.Event) { e.remark("%v", ev) },
+		Durability: e.durability.value, Homes: session.HomesFile(),
+		Report: func(ev session.Event) { e.remark("%v", ev) },
 	}
 	if e.guard = usage.Open(home, usage.Options{Warn: e.warnOfQuota, Mistake: e.mistake}); e.guard != nil {
 		o.Quota = e.guard
@@ -128,6 +130,17 @@ func (e *environment) settings(home string) (config.Config, error) {
 		e.mistake(u)
 	}
 	return c, err
+}
+
+// absent names homes that are listed and not there.
+func (e *environment) absent(homes []string) {
+	const most = 5
+	for _, home := range homes[:min(len(homes), most)] {
+		e.remark("the home %s is not there and is passed over; agentrun gc --apply --forget %s takes it off the list", home, strconv.Quote(home))
+	}
+	if n := len(homes) - most; n > 0 {
+		e.remark("%s not there either: %s lists them", count(int64(n), "other home is", "other homes are"), session.HomesFile())
+	}
 }
 
 // chosen is the session that arg, else a flag or variable, names; "" is none.

@@ -46,7 +46,10 @@ written to for so long goes to the trash, a week after the gc --apply that first
 warned of it. Without a setting, sessions stay.
 
 Session files outside of the home keep their blobs, also when they are not
-there; gc names them then. --forget gives them up.
+there; gc names them then. --forget gives them up. The sessions of all other
+homes of this user are read as well (the file agentrun/homes in
+XDG_STATE_HOME, else in ~/.local/state, lists them): what they name stays. One
+that is not there is named and passed over, until --forget takes it off.
 
 With --json it is one object: apply, blobs, trash, temporaries, indexes, each
 of those count and bytes; with a retention also retention: count, bytes, warned.`,
@@ -125,6 +128,7 @@ func (g *gcCommand) run(ctx context.Context, daysGiven bool) error {
 	for _, path := range r.Vanished {
 		g.say("%s is not there: its blobs stay; --forget %s gives them up", path, strconv.Quote(path))
 	}
+	g.absent(r.Absent)
 	if err != nil {
 		return err
 	}

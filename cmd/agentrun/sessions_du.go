@@ -15,7 +15,8 @@ import (
 )
 
 func newSessionsDuCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "du [ID]",
 		Short: "Show where the bytes of the home are",
 		Long: `du shows what the sessions of the home take: logs, artifacts, blobs, indexes and
@@ -31,12 +32,76 @@ With --json it is one object: home, bytes, classes (log, artifacts, blobs
 artifacts), sessions (session, path, cwd, title, bytes, log, artifacts,
 artifactsShared, blobs (unique, shared), indexes, other, tools, quotas),
 quotas (scope, class, used, limit), unreadable. With an ID it is that element
-of sessions.`,
+of sessions.
+
+With --all it is about every home of this user that is known: a line each, with
+--json an object each: home, bytes, classes, unreadable.`,
 		Example: `  agentrun sessions du
   agentrun sessions du --json | jq '.sessions[0]'`,
 		Args: positional(0, 1, "at most one session"),
-		RunE: func(cmd *cobra.Command, args []string) error { return env.du(cmd.Context(), only(args, 0)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !all {
+				return env.du(cmd.Context(), only(args, 0))
+			}
+			if len(args) > 0 || env.session != "" {
+				return usagef("--all is about homes: leave the session out")
+			}
+			return env.duHomes(cmd.Context())
+		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "every known home, a line each")
+	return cmd
+}
+
+// duHome is one home of sessions du --all --json.
+type duHome struct {
+	Home       string        `json:"home"`
+	Bytes      int64         `json:"bytes"`
+	Classes    usage.Classes `json:"classes"`
+	Unreadable []string      `json:"unreadable"`
+}
+
+// duHomes shows what each home takes. Files that several of them name, as hard links do,
+// count in each.
+func (e *environment) duHomes(ctx context.Context) error {
+	m, err := e.manager()
+	if err != nil {
+		return err
+	}
+	homes, absent, err := m.KnownHomes()
+	if err != nil {
+		return err
+	}
+	e.absent(absent)
+	out := table(e.stdout)
+	if !e.quiet && !e.json {
+		fmt.Fprintln(out, "HOME\tBYTES\tLOGS\tARTIFACTS\tBLOBS\tTRASH")
+	}
+	for _, home := range homes {
+		p := e.progress("looking into the logs of " + home)
+		r, err := usage.Measure(ctx, home, usage.MeasureOptions{Progress: p.step})
+		p.end()
+		if err != nil {
+			return fmt.Errorf("measuring %s: %w", home, err)
+		}
+		for _, reason := range r.Unreadable {
+			e.say("%s", reason)
+		}
+		if e.json {
+			if err := printJSON(e.stdout, duHome{home, r.Bytes, r.Classes, r.Unreadable}); err != nil {
+				return err
+			}
+			continue
+		}
+		c := r.Classes
+		blobs := c.Blobs.Unique + c.Blobs.Shared + c.Blobs.Unreferenced
+		fmt.Fprintf(out, "%s", visible(home))
+		for _, n := range []int64{r.Bytes, c.Log, c.Artifacts, blobs, c.Trash} {
+			fmt.Fprintf(out, "\t%s", outputsink.FormatBytes(n))
+		}
+		fmt.Fprintln(out)
+	}
+	return out.Flush()
 }
 
 // duSession is one session of sessions du --json.

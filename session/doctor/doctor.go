@@ -43,6 +43,9 @@ type Summary struct {
 	// Unsealed counts entries, Unsummed artifacts, that bear no checksum: only some
 	// changes to them can be found.
 	Unsealed, Unsummed int
+
+	// Absent are session files elsewhere that the home knows and that are not there.
+	Absent []string
 }
 
 // Doctor examines one home. It belongs to one goroutine.
@@ -133,7 +136,8 @@ func (d *Doctor) read(bytes int64) {
 	d.opt.Progress(d.sum.Bytes)
 }
 
-// Home examines every session of the home, those in the trash too, and every blob.
+// Home examines every session of the home, those in the trash and those that were
+// opened elsewhere too, and every blob.
 func (d *Doctor) Home(ctx context.Context) error {
 	paths, err := d.logs(ctx, "")
 	if err != nil {
@@ -143,7 +147,11 @@ func (d *Doctor) Home(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.listed(ctx, append(paths, trashed...)); err != nil {
+	elsewhere, err := d.elsewhere()
+	if err != nil {
+		return err
+	}
+	if err := d.listed(ctx, slices.Concat(paths, trashed, elsewhere)); err != nil {
 		return err
 	}
 	if err := d.allBlobs(ctx); err != nil {
@@ -234,6 +242,31 @@ func (d *Doctor) logs(ctx context.Context, cwd string) ([]string, error) {
 		}
 	}
 	slices.Sort(paths)
+	return paths, nil
+}
+
+// elsewhere lists the logs outside of the home that were opened with it. One that is not
+// there may be on a drive that is not, and is no finding.
+func (d *Doctor) elsewhere() (paths []string, err error) {
+	all, err := d.m.Registry()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Home {
+			continue
+		}
+		there := slices.IndexFunc([]string{catalog.PlainPath(r.Path), catalog.ColdPath(r.Path)}, func(path string) bool {
+			_, err := d.opt.FS.Lstat(path)
+			if err == nil {
+				paths = append(paths, path)
+			}
+			return err == nil
+		})
+		if there < 0 {
+			d.sum.Absent = append(d.sum.Absent, r.Path)
+		}
+	}
 	return paths, nil
 }
 

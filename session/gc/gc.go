@@ -72,6 +72,8 @@ type Report struct {
 	// Vanished are session files and homes elsewhere that use the blobs of this home
 	// and are not there.
 	Vanished []string
+	// Absent are homes of the user that are not there. What is in them was not read.
+	Absent []string
 	// Kept are sentences about what stays although it might go, with the reason.
 	Kept []string
 }

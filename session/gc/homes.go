@@ -63,7 +63,7 @@ func (c *collector) files(ctx context.Context) ([]file, error) {
 		return err
 	}
 	homes := c.homes(registered)
-	for _, home := range homes {
+	for _, home := range slices.Concat(homes, c.otherHomes(homes)) {
 		for _, dir := range []string{catalog.SessionsDir(home), catalog.TrashDir(home), filepath.Join(home, archiveDir)} {
 			if err := add(resolved(dir)); err != nil {
 				return nil, err
@@ -128,13 +128,17 @@ func (c *collector) forget(context.Context) error {
 	if err != nil {
 		return err
 	}
+	there, absent, err := c.m.KnownHomes()
+	if err != nil {
+		return err
+	}
 	for i, path := range c.Forget {
 		abs, err := filepath.Abs(path)
 		if err != nil {
 			return err
 		}
 		c.Forget[i] = abs
-		if !slices.ContainsFunc(all, func(r session.Registered) bool { return r.Path == abs }) {
+		if !slices.ContainsFunc(all, func(r session.Registered) bool { return r.Path == abs }) && !slices.Contains(slices.Concat(there, absent), abs) {
 			return fmt.Errorf("%s is not known: nothing has to be forgotten", abs)
 		}
 		if _, err := c.FS.Lstat(abs); err == nil {
@@ -169,6 +173,17 @@ func (c *collector) homes(registered []session.Registered) []string {
 		add(r.Path)
 	}
 	return homes
+}
+
+// otherHomes are homes that have blobs of their own. A session that was copied or moved
+// there by hand may name blobs that are only here. One that is not there is passed over.
+func (c *collector) otherHomes(homes []string) []string {
+	there, vanished, err := c.m.KnownHomes()
+	if err != nil {
+		c.marks.problem(err)
+	}
+	c.report.Absent = slices.DeleteFunc(vanished, func(home string) bool { return slices.Contains(homes, home) || slices.Contains(c.Forget, home) })
+	return slices.DeleteFunc(there, func(home string) bool { return slices.Contains(homes, home) })
 }
 
 func (c *collector) vanished(path string) {
@@ -246,6 +261,11 @@ func (c *collector) markVanished() {
 
 // remember tells the registry what was read of the sessions elsewhere.
 func (c *collector) remember(ctx context.Context) error {
+	if len(c.Forget) > 0 {
+		if err := c.m.ForgetHomes(ctx, c.Forget...); err != nil {
+			return err
+		}
+	}
 	if _, err := c.m.Registry(); err != nil {
 		return nil // that was said
 	}
