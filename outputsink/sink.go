@@ -101,6 +101,10 @@ type Options struct {
 	// than MinArtifactBytes means MinArtifactBytes.
 	MaxArtifactBytes int64
 
+	// Spill makes the file in any case, with the first byte or at the end: for those who read while it comes, and
+	// before there is a view.
+	Spill bool
+
 	// Open makes the file. It is called at most once, during a Write or Close. nil means that nothing is kept.
 	Open func() (File, error)
 }
@@ -177,7 +181,7 @@ func (s *Sink) write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if s.spool.size()+int64(len(p)) > int64(s.opts.MaxBytes) {
+	if s.opts.Spill || s.spool.size()+int64(len(p)) > int64(s.opts.MaxBytes) {
 		s.spool.start()
 	}
 	s.spool.write(p)
@@ -279,9 +283,12 @@ func (s *Sink) finish() {
 		s.view.finish(s.spool.unended)
 		sum.SanitizedBytes = s.scan.in - s.scan.kept
 	}
-	if sum.Truncated = s.spool.started || s.tooMuch(); sum.Truncated {
+	if sum.Truncated = s.tooMuch() || s.spool.started; sum.Truncated || s.opts.Spill {
 		s.spool.start()
 		sum.ArtifactState, s.err = s.spool.finish()
+	}
+	if s.opts.Spill {
+		sum.Truncated = s.tooMuch() // the lines are counted by now
 	}
 	sum.TotalLines = s.spool.lines()
 	var r rendered

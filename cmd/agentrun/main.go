@@ -23,9 +23,14 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/agentrun/agentrun/tool/shell"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	shell.Main()
+	os.Exit(run(os.Args[1:]))
+}
 
 // run is the whole program; its result is the exit status.
 func run(args []string) int {

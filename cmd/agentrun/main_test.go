@@ -16,9 +16,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/tidwall/gjson"
+
+	"github.com/agentrun/agentrun/tool/shell"
 )
 
 func TestMain(m *testing.M) {
+	shell.Main()
 	testscript.Main(m, map[string]func(){"agentrun": main})
 }
 

@@ -224,6 +224,9 @@ type runResult struct {
 	Signal        *string `json:"signal"`
 	TimedOut      bool    `json:"timedOut"`
 	DurationMS    int64   `json:"durationMs"`
+	UserMS        int64   `json:"userMs"`
+	SystemMS      int64   `json:"systemMs"`
+	PeakMemory    *int64  `json:"peakMemory"` // bytes; null when it is not known
 	TotalBytes    int64   `json:"totalBytes"`
 	TotalLines    int64   `json:"totalLines"`
 	ShownBytes    int64   `json:"shownBytes"`
@@ -243,6 +246,10 @@ func describe(s *session.Session, res *bash.Result, view string) runResult {
 		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, ShownBytes: sum.ShownBytes, ShownLines: sum.ShownLines,
 		Truncated: sum.Truncated, Artifact: orNull(sum.Artifact),
 		Session: s.ID(), Entry: orNull(res.EndEntry), Output: view,
+	}
+	r.UserMS, r.SystemMS = res.User.Milliseconds(), res.System.Milliseconds()
+	if res.PeakMemory > 0 {
+		r.PeakMemory = &res.PeakMemory
 	}
 	if sum.ArtifactState.Kind != outputsink.ArtifactNone {
 		r.ArtifactState = orNull(sum.ArtifactState.String())

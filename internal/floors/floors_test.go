@@ -22,6 +22,7 @@ var floorOf = map[string]int{
 	"internal/notify":          1,
 	"internal/process":         1,
 	"internal/project":         1,
+	"internal/shim":            1,
 	"internal/textdiff":        1,
 	"internal/textform":        1,
 	"outputsink":               1,
@@ -45,6 +46,7 @@ var floorOf = map[string]int{
 	"tool/bash":      3,
 	"tool/edit":      3,
 	"tool/read":      3,
+	"tool/shell":     3,
 	"tool/workspace": 3,
 	"tool/write":     3,
 	"usage":          3,
@@ -60,6 +62,8 @@ type arrow struct{ from, to string }
 
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
+	{"tool/shell", "tool/bash"}:                              "runs scripts for it",
+	{"internal/shim", "internal/process"}:                    "finds and signals what is below a shim",
 	{"blobstore/localdir", "blobstore"}:                      "a layer implements the Store interface",
 	{"blobstore/memory", "blobstore"}:                        "a layer implements the Store interface",
 	{"blobstore/storetest", "blobstore"}:                     "the suite that every Store passes",

@@ -129,7 +129,7 @@ func TestStatusOfAProcessIsReadWhateverItsName(t *testing.T) {
 	const rest = " S 1 40 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 987654 1 1\n"
 	for _, name := range []string{"(cat)", "()", "((a) b (c))", "(a) Z 1 2 3)", "(\n)", "(\xff)"} {
 		s, err := ParseStat([]byte("42 " + name + rest))
-		if err != nil || s != (Stat{State: 'S', Group: 40, Start: 987654}) || s.Dead() {
+		if err != nil || s != (Stat{State: 'S', Parent: 1, Group: 40, Start: 987654}) || s.Dead() {
 			t.Errorf("of %q: %+v, %v", name, s, err)
 		}
 	}
@@ -137,6 +137,7 @@ func TestStatusOfAProcessIsReadWhateverItsName(t *testing.T) {
 		"", "42", "42 (x", "42 (x)", "42 (x) S 1 40",
 		"42 (x) \x00 1 40 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 9",
 		"42 (x) SS 1 40 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 9",
+		"42 (x) S y 40 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 9",
 		"42 (x) S 1 y 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 9",
 		"42 (x) S 1 40 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 -9",
 		"42 (x) S 1 40 40 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 99999999999999999999",
@@ -159,7 +160,7 @@ func FuzzParseStat(f *testing.F) {
 		if err != nil {
 			return
 		}
-		line := fmt.Sprintf("1 (x) %c 0 %d 0 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 %d", s.State, s.Group, s.Start)
+		line := fmt.Sprintf("1 (x) %c %d %d 0 0 -1 4194304 1 0 0 0 1 2 3 4 20 0 1 0 %d", s.State, s.Parent, s.Group, s.Start)
 		if again, err := ParseStat([]byte(line)); err != nil || again != s {
 			t.Errorf("%q is %+v, and written anew %+v, %v", b, s, again, err)
 		}

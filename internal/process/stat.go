@@ -10,9 +10,10 @@ import (
 // Stat is what /proc/<pid>/stat of proc(5) tells about a process, as far as it is
 // used here.
 type Stat struct {
-	State byte   // field 3: 'Z' and 'X' are dead
-	Group int    // field 5: process group
-	Start uint64 // field 22: clock ticks from boot to its start
+	State  byte   // field 3: 'Z' and 'X' are dead
+	Parent int    // field 4
+	Group  int    // field 5: process group
+	Start  uint64 // field 22: clock ticks from boot to its start
 }
 
 // ReadStat returns what the system tells about a process now. The error of a
@@ -35,12 +36,16 @@ func ParseStat(b []byte) (Stat, error) {
 		return Stat{}, fmt.Errorf("process status %q: no name in it", b)
 	}
 	f := bytes.Fields(b[i+1:])
-	const state, group, start = 0, 5 - 3, 22 - 3 // the first of f is field 3 of proc(5), the state
+	const state, parent, group, start = 0, 4 - 3, 5 - 3, 22 - 3 // the first of f is field 3 of proc(5), the state
 	if len(f) <= start || len(f[state]) != 1 {
 		return Stat{}, fmt.Errorf("process status %q: too short", b)
 	}
 	if c := f[state][0] | 0x20; c < 'a' || c > 'z' {
 		return Stat{}, fmt.Errorf("process status %q: the state is no letter", b)
+	}
+	ppid, err := strconv.Atoi(string(f[parent]))
+	if err != nil {
+		return Stat{}, fmt.Errorf("process status: parent: %w", err)
 	}
 	pgrp, err := strconv.Atoi(string(f[group]))
 	if err != nil {
@@ -50,7 +55,7 @@ func ParseStat(b []byte) (Stat, error) {
 	if err != nil {
 		return Stat{}, fmt.Errorf("process status: start time: %w", err)
 	}
-	return Stat{State: f[state][0], Group: pgrp, Start: ticks}, nil
+	return Stat{State: f[state][0], Parent: ppid, Group: pgrp, Start: ticks}, nil
 }
 
 // Dead reports whether the process has ended and only its parent has not taken

@@ -73,6 +73,13 @@ type Options struct {
 	// its timeout or the context. Nil never does. The run is recorded as cancelled.
 	Kill <-chan struct{}
 
+	// Shell runs Script in place of a bash of its own; nil is that. Dir and Env are then what the script begins
+	// with, and stay; Stdin is not used.
+	Shell Runner
+
+	// MaxOutput ends a command that writes more, as Timeout does; in bytes, 0 is without limit.
+	MaxOutput int64
+
 	// Log is where the run is recorded; nil records nothing.
 	Log Log
 	// Artifacts is where output goes that is more than a view; nil keeps the view alone, which then says so.
@@ -132,6 +139,8 @@ func (o *Options) process() (*Process, string, error) {
 	switch {
 	case len(o.Argv) > 0 && o.Script != "":
 		return nil, "", errors.New("running a command: give a program or a script, not both")
+	case len(o.Argv) > 0 && o.Shell != nil:
+		return nil, "", errors.New("running a command: a shell runs scripts: quote the program and its arguments")
 	case len(o.Argv) > 0:
 		return p, Quote(o.Argv), nil
 	case strings.TrimSpace(o.Script) == "":
@@ -170,11 +179,19 @@ func (r *run) run(ctx context.Context, p *Process, where location) (Result, erro
 	sink := outputsink.New(options)
 	defer sink.Close() // on every path; the second Close returns what the first did
 
-	out := &tee{sink: sink.Stdout(), live: r.Live}
-	p.Stdout, p.Stderr = out, out // one writer, hence one pipe and the true order
-	p.started, p.feedback = func(pid int) { r.feedback.started <- pid }, r.feedback.found
+	out := &tee{sink: sink.Stdout(), live: r.Live, left: r.MaxOutput, limit: make(chan struct{})}
+	started := func(pid int) { r.feedback.started <- pid }
 	var err error
-	res.Exit, err = p.run(ctx, where)
+	if r.Shell != nil {
+		res.Exit, err = r.Shell.RunScript(ctx, &Script{
+			Text: r.Script, Dir: r.Dir, Env: r.Env, Stdout: out, Stderr: out, Timeout: r.Timeout,
+			Kill: r.Kill, Feedback: r.feedback.found, Limit: out.limit, Started: started,
+		})
+	} else {
+		p.Stdout, p.Stderr = out, out // one writer, hence one pipe and the true order
+		p.started, p.feedback, p.limit = started, r.feedback.found, out.limit
+		res.Exit, err = p.run(ctx, where)
+	}
 	r.feedback.end()
 	res.Summary, _ = sink.Close() // its error is what ArtifactState tells
 	res.LiveErr = out.err
@@ -223,7 +240,7 @@ func (r *run) open(ctx context.Context) (outputsink.File, error) {
 func (r *run) message(res *Result) entry.BashExecutionMessage {
 	code := res.Code
 	return entry.BashExecutionMessage{
-		Command: r.command, Output: res.Output, ExitCode: &code, Cancelled: res.Cancelled || res.Feedback,
+		Command: r.command, Output: res.Output, ExitCode: &code, Cancelled: res.Cancelled || res.Feedback || res.OutputLimit,
 		Truncated: res.Summary.Truncated, Timestamp: time.Now().UnixMilli(),
 	}
 }
@@ -266,9 +283,18 @@ func withRemarks(view string, remarks []string) string {
 type tee struct {
 	sink, live io.Writer
 	err        error // why live was given up
+
+	left  int64 // bytes until the limit; it is none when it began with 0
+	limit chan struct{}
 }
 
 func (t *tee) Write(b []byte) (int, error) {
+	if t.left > 0 {
+		if t.left -= int64(len(b)); t.left <= 0 {
+			t.left = 0
+			close(t.limit)
+		}
+	}
 	n, err := t.sink.Write(b)
 	if t.live != nil && t.err == nil {
 		if _, err := t.live.Write(b); err != nil {

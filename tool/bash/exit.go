@@ -2,6 +2,7 @@ package bash
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -33,6 +34,9 @@ type Exit struct {
 	// Feedback: the command read the artifact that its own output went to, and was ended.
 	Feedback bool
 
+	// OutputLimit: the command wrote more than Options.MaxOutput, and was ended.
+	OutputLimit bool
+
 	// HeldOpen: the leader and its group had ended, and another process still held the output open and was not
 	// waited for.
 	HeldOpen bool
@@ -45,6 +49,16 @@ type Exit struct {
 
 	Began    time.Time     // when the command was started
 	Duration time.Duration // from there to the end of the leader, by the monotonic clock
+
+	// User and System are the processor time of the command and of the processes that it waited for.
+	User, System time.Duration
+
+	// PeakMemory is the most memory that one of these processes had resident, in bytes; 0 when that is not known. A
+	// [Runner] that goes on looks from time to time, and so may miss it.
+	PeakMemory int64
+
+	// Notes are sentences of a Runner about the shell, without a full stop.
+	Notes []string
 }
 
 func (e Exit) notStarted(s *StartError) Exit {
@@ -53,13 +67,22 @@ func (e Exit) notStarted(s *StartError) Exit {
 	return e
 }
 
-func (e *Exit) set(status syscall.WaitStatus) {
+// SetStatus fills in Code and Signal from how a process ended.
+func (e *Exit) SetStatus(status syscall.WaitStatus) {
 	code := status.ExitStatus()
 	if status.Signaled() {
 		code = codeSignal + int(status.Signal())
 		e.Signal = signalName(status.Signal())
 	}
 	e.Code = e.code(code)
+}
+
+// used fills in what the process and those it waited for took.
+func (e *Exit) used(state *os.ProcessState) {
+	e.User, e.System = state.UserTime(), state.SystemTime()
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		e.PeakMemory = usage.Maxrss << 10 // getrusage(2): KiB
+	}
 }
 
 func (e *Exit) code(own int) int {
@@ -84,8 +107,14 @@ func (e *Exit) Remarks(timeout time.Duration) []string {
 	if e.Feedback {
 		r = append(r, "[Command stopped: it read its own output, the artifact, which grew by what it read; leave the directories of sessions out of what it reads]")
 	}
+	if e.OutputLimit {
+		r = append(r, "[Command stopped: it wrote more than its limit]")
+	}
+	for _, note := range e.Notes {
+		r = append(r, "["+note+"]")
+	}
 	switch {
-	case e.TimedOut || e.Cancelled || e.Feedback: // then nobody expects anything to run on
+	case e.TimedOut || e.Cancelled || e.Feedback || e.OutputLimit: // then nobody expects anything to run on
 	case e.Leftover:
 		r = append(r, "[Processes that the command left running were ended; setsid(1) starts one that stays]")
 	case e.HeldOpen:

@@ -46,7 +46,11 @@ func (p *Process) locate() (location, error) {
 	if l.dir, err = workingDirectory(p.Dir); err != nil {
 		return l, err
 	}
-	if l.env, err = environment(l.dir, p.Env); err != nil {
+	base := os.Environ()
+	if p.shell {
+		base = append(base, quiet...)
+	}
+	if l.env, err = environment(base, l.dir, p.Env); err != nil {
 		return l, err
 	}
 	l.argv = p.Argv
@@ -84,15 +88,15 @@ func workingDirectory(dir string) (string, error) {
 	return abs, nil
 }
 
-// environment is that of this process with PWD set to dir and additions laid over it.
-func environment(dir string, additions []string) ([]string, error) {
+// environment is base with PWD set to dir and additions laid over it.
+func environment(base []string, dir string, additions []string) ([]string, error) {
 	for _, kv := range additions {
 		key, _, ok := strings.Cut(kv, "=")
 		if !ok || key == "" || strings.IndexByte(kv, 0) >= 0 {
 			return nil, fmt.Errorf("environment variable %q: write it as KEY=VALUE, without NUL bytes", kv)
 		}
 	}
-	env := append(os.Environ(), "PWD="+dir)
+	env := append(base, "PWD="+dir)
 	return append(env, additions...), nil
 }
 

@@ -48,6 +48,7 @@ type Process struct {
 
 	started  func(pid int)   // told of the leader; may be nil
 	feedback <-chan struct{} // when it is closed, the command reads its own output and is ended
+	limit    <-chan struct{} // when it is closed, the command has written too much and is ended
 	shell    bool            // Argv[0] is bash, and sh will do where there is none
 	patience *patience       // nil: defaultPatience; tests shorten it
 }
@@ -158,6 +159,8 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		exit.Cancelled = !g.ended()
 	case <-expired:
 		exit.TimedOut = !g.ended()
+	case <-p.limit:
+		exit.OutputLimit = !g.ended()
 	case <-p.feedback:
 		exit.Feedback = !g.ended()
 		short := *patience
@@ -176,7 +179,8 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	out.finish(patience)
 	status := g.end(patience, &exit)
 	exit.HeldOpen = !out.sweep()
-	exit.set(status)
+	exit.SetStatus(status)
+	exit.used(g.cmd.ProcessState)
 	return exit, out.err()
 }
 

@@ -1,0 +1,118 @@
+package shell
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// dialect is how a kind of shell is told what to do.
+//
+// The shell is started with a loop as its script. Of each call the loop reads a line from file in: the call's number, the slot of
+// the state, the number of the standard error, a nonce. It evaluates the script, in a memory file of this process,
+// with the output files in place of 1 and 2 and closed under their own numbers, so that nothing inherits what
+// belongs to the loop. Then it writes the state, and tells the end. What the loop writes to are files of this process by
+// their paths in /proc, because a script that exits out of a function does so with its redirections in force.
+type dialect struct {
+	in, out, err int // numbers of files; sh knows single digits only
+	loop         string
+	boot         string
+	args         []string
+}
+
+// The loop is one line, so that what bash says of line n of a script names line n.
+var bashDialect = &dialect{
+	in: 63, out: 61, err: 62,
+	args: []string{"--noprofile", "--norc"},
+	loop: oneLine(`
+. "$1";
+while { IFS=' ' builtin read -r -u 63 __agentrun_call __agentrun_slot __agentrun_err __agentrun_nonce
+&& { IFS= builtin read -r -d '' __agentrun_before && IFS= builtin read -r -d '' __agentrun_script; } <"$__agentrun_fds/$__agentrun_text"; };
+do builtin eval "$__agentrun_before" || :;
+builtin eval "$__agentrun_script" </dev/null >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
+__agentrun_end end "$?" "$@" || :;
+done`),
+	boot: `
+builtin shift
+builtin unset -v BASH_EXECUTION_STRING
+builtin shopt -s expand_aliases
+__agentrun_save() {
+	builtin printf '%s\n' 'builtin unset -v $(builtin compgen -e) 2>/dev/null; builtin unalias -a'
+	builtin shopt -p
+	builtin declare -p
+	builtin declare -f
+	builtin declare -Fx
+	builtin alias -p
+	builtin trap -p
+	builtin printf 'builtin umask %s\n' "$(builtin umask)"
+	builtin printf 'builtin cd -- %q\n' "$PWD"
+	builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"
+	builtin printf '\n'
+	builtin set +o
+}
+__agentrun_end() {
+	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
+	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
+}
+builtin trap '__agentrun_end exit "$?" "$@"' EXIT
+`,
+}
+
+var shDialect = &dialect{
+	in: 3, out: 5, err: 6,
+	loop: oneLine(`
+. "$1";
+while IFS=' ' read -r __agentrun_call __agentrun_slot __agentrun_err __agentrun_nonce <&3;
+do . "$__agentrun_fds/$__agentrun_text" </dev/null >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
+__agentrun_end end "$?" "$@" || :;
+done`),
+	boot: `
+shift
+__agentrun_save() {
+	set
+	export -p
+	trap
+	printf 'umask %s\n' "$(umask)"
+	printf '%s\n' 'cd -- "$PWD"'
+	set +o
+}
+__agentrun_end() {
+	__agentrun_save >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
+	{ printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; times; } >>"$__agentrun_fds/$__agentrun_ctl"
+}
+trap '__agentrun_end exit "$?"' EXIT
+`,
+}
+
+// dialectOf tells the dialect by the name of the shell.
+func dialectOf(path string) *dialect {
+	if strings.HasPrefix(filepath.Base(path), "bash") {
+		return bashDialect
+	}
+	return shDialect
+}
+
+func oneLine(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\n", " ")) }
+
+// booting is what a new shell reads first: the functions of the loop, the state to begin with, and where the files are.
+func (d *dialect) booting(pid, text, ctl, state int) string {
+	fds := "/proc/" + strconv.Itoa(pid) + "/fd"
+	var b strings.Builder
+	b.WriteString(d.boot)
+	if state >= 0 {
+		b.WriteString(". " + fds + "/" + strconv.Itoa(state) + "\n")
+	}
+	b.WriteString("__agentrun_fds=" + fds + " __agentrun_text=" + strconv.Itoa(text) + " __agentrun_ctl=" + strconv.Itoa(ctl) + "\n")
+	return b.String()
+}
+
+// text is what the loop reads of a call: what to do first, in silence, and the script.
+func (d *dialect) text(before, script string) string {
+	if d == bashDialect {
+		return before + "\x00" + script + "\x00"
+	}
+	if before != "" {
+		before += "; "
+	}
+	return before + script + "\n"
+}

@@ -1,0 +1,483 @@
+package shell
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/internal/shim"
+	"github.com/agentrun/agentrun/tool/bash"
+)
+
+// maxState bounds the state that is carried over, in bytes.
+const maxState = 64 << 20
+
+// patience is how long to wait from one signal to the next.
+const (
+	untilTerm = 2 * time.Second
+	untilKill = 2 * time.Second
+	untilGone = 10 * time.Second
+)
+
+// instance is one process of a shell.
+type instance struct {
+	shell *Shell
+	shim  *shim.Shim
+
+	in        *os.File // where calls are announced
+	text      *os.File // the script of the call
+	control   *stream  // what the loop tells
+	out, err  *stream
+	ends      chan end
+	calls     int
+	used      times // by the shell and its children, up to the last call
+	remainder []byte
+
+	mu   sync.Mutex // orders the pieces of both outputs
+	call *bash.Script
+	held held
+	werr error
+}
+
+// end is what the loop tells about a call.
+type end struct {
+	call   int
+	nonce  string
+	exited bool // the shell ends with it
+	status int
+	used   times
+}
+
+type times struct{ user, system time.Duration }
+
+// start starts a process with the last state.
+func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, err error) {
+	i := &instance{shell: s, ends: make(chan end, 4)}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			i.release()
+		}
+	}()
+	pipe := func(reader bool) (ours, other *os.File) {
+		if err != nil {
+			return nil, nil
+		}
+		if ours, other, err = openPipe(reader); err == nil {
+			theirs = append(theirs, other)
+		}
+		return ours, other
+	}
+	d := s.dialect
+	files := make([]*os.File, d.in+1)
+	if d.err >= len(files) {
+		files = make([]*os.File, d.err+1)
+	}
+	for fd := range 3 {
+		if files[fd], err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
+			return nil, fmt.Errorf("starting a shell: %w", err)
+		}
+		theirs = append(theirs, files[fd])
+	}
+	i.in, files[d.in] = pipe(false)
+	var r, control *os.File
+	r, control = pipe(true)
+	i.control = newStream(r, i.listen)
+	r, files[d.out] = pipe(true)
+	i.out = newStream(r, func(b []byte) { i.deliver(b, false) })
+	r, files[d.err] = pipe(true)
+	i.err = newStream(r, func(b []byte) { i.deliver(b, true) })
+	i.out.mu, i.err.mu = &i.mu, &i.mu
+	if err != nil {
+		return nil, fmt.Errorf("starting a shell: making a pipe: %w", err)
+	}
+	if i.text, err = memoryFile("script"); err != nil {
+		return nil, err
+	}
+	boot, err := memoryFile("boot")
+	if err != nil {
+		return nil, err
+	}
+	defer boot.Close()
+	i.control.w = control // the loop opens it by its path, for as long as the shell lives
+	theirs = theirs[:len(theirs)-3]
+	theirs = append(theirs, files[d.out], files[d.err])
+	state := -1
+	s.mu.Lock()
+	if s.good >= 0 {
+		state = int(s.states[s.good].Fd())
+	}
+	s.mu.Unlock()
+	if _, err = boot.WriteString(d.booting(os.Getpid(), int(i.text.Fd()), int(control.Fd()), state)); err != nil {
+		return nil, fmt.Errorf("starting a shell: %w", err)
+	}
+	env, dir, err := bash.ScriptEnvironment(s.opts.Dir, s.opts.Env)
+	if err != nil {
+		return nil, err
+	}
+	argv := append([]string{s.path}, d.args...)
+	argv = append(argv, "-c", d.loop, "bash", "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(int(boot.Fd())))
+	argv[0] = "bash"
+	if d != bashDialect {
+		argv[0], argv[len(argv)-2] = "sh", "sh"
+	}
+	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files}); err != nil {
+		return nil, fmt.Errorf("starting the shell %s: %w", s.path, err)
+	}
+	i.control.start()
+	i.out.start()
+	i.err.start()
+	// The boot file is read once; the first call says that it was.
+	if exit, ended, err := i.run(ctx, &bash.Script{Text: ":", Kill: kill}); err != nil || ended {
+		i.close()
+		return nil, errors.Join(fmt.Errorf("starting the shell %s: it ended at once, with status %d", s.path, exit.Code), err)
+	}
+	return i, nil
+}
+
+// gone reports whether the process has ended.
+func (i *instance) gone() bool {
+	select {
+	case <-i.shim.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+// hasDirectory checks where a script is to run.
+func (i *instance) hasDirectory(dir string) error {
+	if dir != "" {
+		return bash.CheckDirectory(dir)
+	}
+	const deleted = " (deleted)"
+	if at, err := os.Readlink("/proc/" + strconv.Itoa(i.shim.PID()) + "/cwd"); err == nil && strings.HasSuffix(at, deleted) {
+		return bash.CheckDirectory(strings.TrimSuffix(at, deleted))
+	}
+	return nil
+}
+
+// run runs one script and reports whether the shell ended with it.
+func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, error) {
+	began := time.Now()
+	exit := bash.Exit{Began: began}
+	nonce, err := newNonce()
+	if err != nil {
+		return exit, false, err
+	}
+	i.calls++
+	slot := i.shell.next()
+	i.mu.Lock()
+	i.call, i.werr = c, nil
+	i.held.deliver(c)
+	i.mu.Unlock()
+	if c.Started != nil {
+		c.Started(i.shim.PID())
+	}
+	if err := i.announce(c, slot, nonce); err != nil {
+		return exit, true, err
+	}
+	watch := watchMemory(i.shim.Root())
+	e, ended := i.await(ctx, c, nonce, &exit)
+	exit.PeakMemory = watch.end()
+	exit.Duration = time.Since(began)
+	i.mu.Lock()
+	i.out.sweep()
+	i.err.sweep()
+	i.call = nil
+	werr := i.werr
+	i.mu.Unlock()
+	if e != nil {
+		exit.User, exit.System = e.used.user-i.used.user, e.used.system-i.used.system
+		i.used = e.used
+		if err := i.shell.commit(slot); err != nil {
+			exit.Notes = append(exit.Notes, "The state of the shell is larger than 64 MiB: a shell that takes the place of this one will have the state before this script")
+		}
+	}
+	if ended {
+		i.ended(&exit, e)
+	} else {
+		exit.SetStatus(syscall.WaitStatus(e.status << 8))
+	}
+	return exit, ended, werr
+}
+
+// announce gives the script to the loop.
+func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
+	var before strings.Builder
+	if c.Dir != "" {
+		before.WriteString("cd -- " + bash.Quote([]string{c.Dir}))
+	}
+	for _, kv := range c.Env {
+		k, v, _ := strings.Cut(kv, "=")
+		if before.Len() > 0 {
+			before.WriteString("; ")
+		}
+		before.WriteString("export " + bash.Quote([]string{k}) + "=" + bash.Quote([]string{v}))
+	}
+	text := i.shell.dialect.text(before.String(), c.Text)
+	if err := i.text.Truncate(0); err != nil {
+		return fmt.Errorf("giving the script to the shell: %w", err)
+	}
+	if _, err := i.text.WriteAt([]byte(text), 0); err != nil {
+		return fmt.Errorf("giving the script to the shell: %w", err)
+	}
+	stderr := i.shell.dialect.out
+	if c.Separate {
+		stderr = i.shell.dialect.err
+	}
+	line := fmt.Sprintf("%d %d %d %s\n", i.calls, i.shell.states[slot].Fd(), stderr, nonce)
+	if _, err := i.in.WriteString(line); err != nil && !errors.Is(err, syscall.EPIPE) { // that it is gone is seen later
+		return fmt.Errorf("giving the script to the shell: %w", err)
+	}
+	return nil
+}
+
+// await waits for the end of the script, and ends it where it has to. It returns what the loop told, nil for nothing,
+// and whether the shell has ended or is to be.
+func (i *instance) await(ctx context.Context, c *bash.Script, nonce string, exit *bash.Exit) (*end, bool) {
+	var expired <-chan time.Time
+	if c.Timeout > 0 {
+		t := time.NewTimer(c.Timeout)
+		defer t.Stop()
+		expired = t.C
+	}
+	select {
+	case e := <-i.ends:
+		if e, ended, ok := i.check(e, nonce); ok {
+			return e, ended
+		}
+	case <-i.shim.Exited():
+		return i.last(nonce), true
+	case <-ctx.Done():
+		exit.Cancelled = true
+	case <-c.Kill:
+		exit.Cancelled = true
+		i.shim.Kill(untilGone)
+		return i.last(nonce), true
+	case <-expired:
+		exit.TimedOut = true
+	case <-c.Limit:
+		exit.OutputLimit = true
+	case <-c.Feedback:
+		exit.Feedback = true
+	}
+	return i.stop(c, nonce), true
+}
+
+// check takes what the loop told for the end of the call, if it is.
+func (i *instance) check(e end, nonce string) (*end, bool, bool) {
+	if e.call != i.calls || e.nonce != nonce {
+		return nil, false, false
+	}
+	if e.exited {
+		<-i.shim.Exited() // its traps are run, and it goes
+	}
+	return &e, e.exited, true
+}
+
+// stop asks, tells, and kills.
+func (i *instance) stop(c *bash.Script, nonce string) *end {
+	var told *end
+	for _, rung := range []struct {
+		sig  syscall.Signal
+		wait time.Duration
+	}{{syscall.SIGINT, untilTerm}, {syscall.SIGTERM, untilKill}} {
+		i.shim.Signal(rung.sig)
+		t := time.NewTimer(rung.wait)
+		select {
+		case <-i.shim.Exited():
+			t.Stop()
+			return i.last(nonce)
+		case e := <-i.ends:
+			t.Stop()
+			if e.call == i.calls && e.nonce == nonce {
+				told = &e
+				i.shim.Kill(untilGone)
+				return told
+			}
+		case <-c.Kill:
+			t.Stop()
+			i.shim.Kill(untilGone)
+			return i.last(nonce)
+		case <-t.C:
+		}
+	}
+	i.shim.Kill(untilGone)
+	return i.last(nonce)
+}
+
+// last is what the loop told before the shell ended, nil for nothing.
+func (i *instance) last(nonce string) *end {
+	i.control.lockedSweep()
+	for {
+		select {
+		case e := <-i.ends:
+			if e.call == i.calls && e.nonce == nonce {
+				return &e
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// ended says how the shell went.
+func (i *instance) ended(exit *bash.Exit, e *end) {
+	select {
+	case <-i.shim.Exited():
+		exit.SetStatus(i.shim.Status().Wait)
+	default:
+		if e != nil {
+			exit.SetStatus(syscall.WaitStatus(e.status << 8))
+		}
+	}
+	if e != nil {
+		exit.Notes = append(exit.Notes, "The shell ended with this script; the next one finds the same directory, variables, functions, aliases and options in a new shell")
+		return
+	}
+	exit.Notes = append(exit.Notes, "The shell ended with this script without saying how it was; the next script finds a new shell with what there was before this one")
+}
+
+// close ends the shell and everything below it, and returns how many processes it had left running.
+func (i *instance) close() int {
+	i.in.Close() // the loop ends, and the traps of the shell run
+	t := time.NewTimer(untilKill)
+	select {
+	case <-i.shim.Done():
+	case <-t.C:
+		i.shim.Kill(untilGone)
+	}
+	t.Stop()
+	i.release()
+	return i.shim.Status().Left
+}
+
+func (i *instance) release() {
+	for _, s := range []*stream{i.control, i.out, i.err} {
+		if s != nil {
+			s.close()
+		}
+	}
+	for _, f := range []*os.File{i.in, i.text} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// listen reads what the loop tells: "CALL NONCE end|exit STATUS" and, behind it, the two lines of times(1).
+func (i *instance) listen(b []byte) {
+	i.remainder = append(i.remainder, b...)
+	for {
+		lines := strings.SplitAfterN(string(i.remainder), "\n", 3)
+		if len(lines) < 3 {
+			return
+		}
+		i.remainder = []byte(lines[2])
+		f := strings.Fields(lines[0] + lines[1])
+		if len(f) < 8 {
+			continue
+		}
+		e := end{nonce: f[1], exited: f[2] == "exit"}
+		var errs [2]error
+		e.call, errs[0] = strconv.Atoi(f[0])
+		e.status, errs[1] = strconv.Atoi(f[3])
+		if errors.Join(errs[:]...) != nil {
+			continue
+		}
+		e.used = times{shellTime(f[4]) + shellTime(f[6]), shellTime(f[5]) + shellTime(f[7])}
+		select {
+		case i.ends <- e:
+		default: // nobody asked for so many
+		}
+	}
+}
+
+// shellTime reads 1m2.345s, as times(1) of shells writes it, with the decimal sign of any language.
+func shellTime(s string) time.Duration {
+	d, _ := time.ParseDuration(strings.ReplaceAll(s, ",", "."))
+	return d
+}
+
+// deliver passes on what came. The caller holds mu.
+func (i *instance) deliver(b []byte, stderr bool) {
+	if i.call == nil {
+		i.held.add(b, stderr)
+		return
+	}
+	w := i.call.Stdout
+	if stderr {
+		w = i.call.Stderr
+	}
+	if w == nil || i.werr != nil {
+		return
+	}
+	if _, err := w.Write(b); err != nil {
+		i.werr = fmt.Errorf("passing on the output of the script: %w", err)
+	}
+}
+
+func newNonce() (string, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("making a number: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// memoryFile makes a file without a name, in memory.
+func memoryFile(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("agentrun-"+name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making a file in memory: %w", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// memoryWatch looks how much memory the processes of a tree have, and is late for those that are short.
+type memoryWatch struct {
+	stop chan struct{}
+	done sync.WaitGroup
+	peak int64
+}
+
+func watchMemory(root int) *memoryWatch {
+	w := &memoryWatch{stop: make(chan struct{})}
+	w.done.Go(func() {
+		for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+			t := time.NewTimer(pause)
+			select {
+			case <-w.stop:
+				t.Stop()
+				return
+			case <-t.C:
+			}
+			members, _ := process.Descendants(root)
+			for _, m := range members {
+				w.peak = max(w.peak, process.PeakMemory(m.PID))
+			}
+		}
+	})
+	return w
+}
+
+func (w *memoryWatch) end() int64 {
+	close(w.stop)
+	w.done.Wait()
+	return w.peak
+}

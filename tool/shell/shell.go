@@ -1,0 +1,222 @@
+// Package shell keeps a shell between scripts: the working directory, variables, exported or not, functions, aliases,
+// options and traps that one script leaves are those that the next one finds.
+//
+// It is a real bash (another path may be given, also of sh or zsh), which evaluates each script as its own. A [Shell]
+// is a [bash.Runner]: bash.Run with it bounds, keeps and records what scripts print.
+//
+// A program that uses this package calls [Main] first in its main, because a shell runs below another process of that
+// program, which owns everything that the shell starts.
+//
+// # Promises
+//
+//   - The end of a script and its exit status come through a pipe that nothing which the script starts has open, with
+//     a number that nobody else knows: no output looks like them. Nothing is polled.
+//   - Behind each script the state of the shell is written down. A shell that ended, by exit, set -e, exec, a signal or
+//     a timeout, is followed by another one with that state, and the result says so. The state is that at the end
+//     where bash got to say it (exit, set -e, SIGINT, SIGTERM), else that before the script.
+//   - The result does not wait for what a script left in the background. That runs on while the shell lives; what it
+//     prints between scripts is shown with the next one, the last 64 KiB of it.
+//   - A timeout or a cancelled context sends SIGINT, 2 s later SIGTERM, 2 s later SIGKILL to everything that the shell
+//     started, also what left its process group, session and parent. The shell ends with it.
+//   - When the Shell is closed, or this process dies, nothing that it started is left.
+//
+// # Limits
+//
+// A script's standard input is empty, its outputs are pipes, and there is no terminal. Redirections of 0, 1 and 2 by
+// exec last until the end of the script. Names that begin with __agentrun_ are the shell's own. A state of more than 64 MiB
+// is not carried over. Of sh, which can not print them, functions and aliases are not either.
+//
+// # Concurrency
+//
+// A Shell may be used by any number of goroutines, and runs one script at a time. One that comes meanwhile gets a shell
+// of its own, with the state of the last script that ended; what it changes is not carried over, and its result says so.
+//
+// The package needs Linux.
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/agentrun/agentrun/internal/shim"
+	"github.com/agentrun/agentrun/tool/bash"
+)
+
+// Main must be called before anything else in main (and in TestMain). It returns, except in the processes that this
+// package starts.
+func Main() { shim.Main() }
+
+// ErrClosed is returned by runs in a shell that was closed.
+var ErrClosed = errors.New("the shell is closed")
+
+// Options say which shell to keep. The zero value is bash, else sh, of the PATH.
+type Options struct {
+	Path string   // of the shell; "" looks for bash, then sh
+	Dir  string   // where it starts; "" is the working directory of this process
+	Env  []string // additions to the environment of this process, KEY=VALUE
+}
+
+// Shell is one shell. Use [New].
+type Shell struct {
+	opts    Options
+	path    string
+	dialect *dialect
+
+	turn chan struct{} // holds one token while nobody runs a script
+
+	mu     sync.Mutex // guards what is below; held for moments only
+	states [2]*os.File
+	good   int // the slot of states that holds the last state; -1 when there is none
+	closed bool
+	others sync.WaitGroup // shells of concurrent scripts
+
+	live *instance // owned by who has the turn
+}
+
+var _ bash.Runner = (*Shell)(nil)
+
+// New returns a shell. Its process is started by the first script.
+func New(o Options) (*Shell, error) {
+	s := &Shell{opts: o, good: -1, turn: make(chan struct{}, 1)}
+	s.turn <- struct{}{}
+	var err error
+	if s.opts.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, fmt.Errorf("finding the working directory: %w", err)
+	}
+	if s.path, err = bash.FindShell(o.Path, s.opts.Dir); err != nil {
+		return nil, err
+	}
+	s.dialect = dialectOf(s.path)
+	for i := range s.states {
+		if s.states[i], err = memoryFile("state"); err != nil {
+			s.release()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// RunScript implements [bash.Runner]. How the script ended is in the Exit; the error is about the shell.
+func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (bash.Exit, error) {
+	if strings.IndexByte(c.Text, 0) >= 0 {
+		return bash.Exit{}, errors.New("running a script: it contains a NUL byte, which no shell can be given")
+	}
+	s.mu.Lock()
+	closed := s.closed
+	if !closed {
+		s.others.Add(1)
+	}
+	s.mu.Unlock()
+	if closed {
+		return bash.Exit{}, ErrClosed
+	}
+	defer s.others.Done()
+	select {
+	case <-s.turn:
+	default:
+		return s.aside(ctx, c)
+	}
+	defer func() { s.turn <- struct{}{} }()
+	return s.run(ctx, c)
+}
+
+// aside runs a script in a shell of its own, because another one is running in s.
+func (s *Shell) aside(ctx context.Context, c *bash.Script) (bash.Exit, error) {
+	own, err := New(Options{Path: s.path, Dir: s.opts.Dir, Env: s.opts.Env})
+	if err != nil {
+		return bash.Exit{}, err
+	}
+	defer own.Close()
+	s.mu.Lock()
+	if s.good >= 0 {
+		if err = copyFile(own.states[0], s.states[s.good]); err == nil {
+			own.good = 0
+		}
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return bash.Exit{}, err
+	}
+	exit, err := own.run(ctx, c)
+	exit.Notes = append(exit.Notes, "Another script was running in the shell: this one had its own, a copy, and what it changed there is not carried over")
+	return exit, err
+}
+
+// run runs a script in the shell that lives, or in a new one.
+func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
+	if s.live != nil && s.live.gone() { // somebody killed it between two scripts
+		s.live.close()
+		s.live = nil
+	}
+	if s.live == nil {
+		live, err := s.start(ctx, c.Kill)
+		if err != nil {
+			return bash.Exit{}, err
+		}
+		s.live = live
+	}
+	if err := s.live.hasDirectory(c.Dir); err != nil {
+		return bash.Exit{}, err
+	}
+	exit, ended, err := s.live.run(ctx, c)
+	if ended {
+		if s.live.close() > 0 && !exit.TimedOut && !exit.Cancelled {
+			exit.Notes = append(exit.Notes, "Processes that ran in the background of the shell were ended with it")
+		}
+		s.live = nil
+	}
+	return exit, err
+}
+
+// next is the slot for the next state.
+func (s *Shell) next() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.good == 0 {
+		return 1
+	}
+	return 0
+}
+
+// commit makes the state in a slot the last one.
+func (s *Shell) commit(slot int) error {
+	info, err := s.states[slot].Stat()
+	if err != nil || info.Size() > maxState {
+		return fmt.Errorf("the state of the shell is larger than %d MiB", maxState>>20)
+	}
+	s.mu.Lock()
+	s.good = slot
+	s.mu.Unlock()
+	return nil
+}
+
+// Close ends the shell and everything that it started, after the scripts that are running.
+func (s *Shell) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.others.Wait()
+	if s.live != nil {
+		s.live.close()
+		s.live = nil
+	}
+	s.release()
+	return nil
+}
+
+func (s *Shell) release() {
+	for _, f := range s.states {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
