@@ -12,10 +12,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -239,5 +241,62 @@ func TestKill9OfAMoveLeavesOneWholeSession(t *testing.T) {
 		if t.Failed() {
 			t.FailNow()
 		}
+	}
+}
+
+// pausing calls between once, after the first rename to a name with that in it.
+type pausing struct {
+	durable.FS
+	part    string
+	between func()
+	once    sync.Once
+}
+
+func (p *pausing) RenameNoReplace(from, to string) error {
+	err := p.FS.RenameNoReplace(from, to)
+	if err == nil && strings.Contains(to, p.part) {
+		p.once.Do(p.between)
+	}
+	return err
+}
+
+// TestASessionIsFoundWhileItIsAtNeitherPlace opens one by its old path in the moment in
+// which the old log is withdrawn and the copy not yet in place.
+func TestASessionIsFoundWhileItIsAtNeitherPlace(t *testing.T) {
+	m := newManager(t, session.Options{})
+	path := ours(t, m)
+	if err := m.Compress(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	type opened struct {
+		id  string
+		err error
+	}
+	found := make(chan opened, 1)
+	var early *opened
+	fsys := &pausing{FS: durable.OS, part: ".tmp-moved-"}
+	fsys.between = func() {
+		go func() {
+			s, err := m.View(context.WithoutCancel(t.Context()), path)
+			o := opened{err: err}
+			if err == nil {
+				o.id = s.ID()
+				s.Close()
+			}
+			found <- o
+		}()
+		select {
+		case o := <-found: // who gives up does so at once
+			early = &o
+		case <-time.After(200 * time.Millisecond): // who waits waits for us
+		}
+	}
+	mover := must(session.OpenManager(m.Home(), session.Options{FS: fsys}))
+	moved := must(mover.Move(t.Context(), path, t.TempDir(), session.MoveOptions{}))
+	if early != nil {
+		t.Fatalf("it was not waited for: %+v", *early)
+	}
+	if o := <-found; o.err != nil || o.id != moved.ID {
+		t.Fatalf("opened %+v, want %s", o, moved.ID)
 	}
 }

@@ -74,6 +74,7 @@ const maxHops = 64
 // that is removed goes on there. The caller holds no lock.
 func (m *Manager) moved(ctx context.Context, path, id string) (string, error) {
 	path = catalog.PlainPath(path)
+	waited := false
 	for try := range maxHops {
 		before := m.moves()
 		if there(m.opts.FS, path) || there(m.opts.FS, catalog.ColdPath(path)) {
@@ -83,12 +84,14 @@ func (m *Manager) moved(ctx context.Context, path, id string) (string, error) {
 		if to != "" || err != nil {
 			return to, err
 		}
-		// On its way to the trash, or back, it may have been in neither place that was
-		// looked at.
-		if m.moves() == before && (id == "" || try >= trashLooks) {
+		changed := m.moves() != before
+		// A copy takes the place of a log in two steps, and on its way to the trash, or
+		// back, it may have been in neither place that was looked at.
+		if away := !waited && m.moving(path); !changed && !away && (id == "" || try >= trashLooks) {
 			break
 		}
 		m.settle(ctx, movesOf(path)) // it went on while we looked
+		waited = !changed
 	}
 	return "", fmt.Errorf("looking for %s: %w", path, fs.ErrNotExist)
 }
