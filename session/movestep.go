@@ -272,27 +272,33 @@ func (v *mover) placeDamaged(from string) error {
 		return err
 	}
 	defer src.Close()
+	if err := joinDamaged(v.fs, src, to); err != nil {
+		return err
+	}
+	return remove(v.fs, from)
+}
+
+// joinDamaged appends damaged bytes to those in the file to, durably, or changes nothing.
+func joinDamaged(fsys durable.FS, src durable.File, to string) error {
 	id, err := src.Identify()
 	if err != nil {
 		return err
 	}
-	dst, err := v.fs.OpenFile(to, os.O_WRONLY|os.O_APPEND, 0)
+	// Not for appending: the kernel copies into no such file.
+	dst, err := fsys.OpenFile(to, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	before, err := dst.Identify()
 	if err == nil {
-		if err = durable.Copy(dst, src, 0, id.Size); err == nil {
+		if err = durable.Copy(&offsetWriter{dst, before.Size}, src, 0, id.Size); err == nil {
 			err = dst.Sync()
 		}
 		if err != nil {
 			err = errors.Join(err, dst.Truncate(before.Size))
 		}
 	}
-	if err = errors.Join(err, dst.Close()); err != nil {
-		return err
-	}
-	return remove(v.fs, from)
+	return errors.Join(err, dst.Close())
 }
 
 // holdArtifacts takes the locks of the artifact directories that there are, and

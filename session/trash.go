@@ -92,6 +92,13 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 		return fmt.Errorf("removing %s: %w", s.Path(), err)
 	}
 	st := s.known()
+	if !st.cold {
+		// What an interrupted compression left; the plain file is complete. Were it still
+		// there after a kill between two of the renames, it would be the session.
+		if err := remove(s.fs, catalog.ColdPath(s.Path())); err != nil {
+			return fmt.Errorf("removing %s: %w", s.Path(), err)
+		}
+	}
 	names := []string{st.name(s.Path())}
 	if dir, ok := catalog.ArtifactsDir(s.Path()); ok {
 		names = append(names, dir)
@@ -105,8 +112,6 @@ func (s *Session) moveToTrash(ctx context.Context, t *Trashed) error {
 	names = append(names, catalog.DamagedPath(s.Path()), catalog.IndexPath(s.Path()))
 	if st.cold {
 		names = append(names, catalog.PlainPath(s.Path()))
-	} else {
-		names = append(names, catalog.ColdPath(s.Path()))
 	}
 	for i, name := range names {
 		err := s.fs.RenameNoReplace(name, filepath.Join(t.Dir, filepath.Base(name)))

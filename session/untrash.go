@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -234,6 +235,9 @@ func (m *Manager) restoreTrashed(ctx context.Context, t Trashed) (string, error)
 	if err := m.giveBlobsBack(ctx, t.Dir); err != nil {
 		return "", err
 	}
+	if names, err = m.joinDamaged(t, dir, names); err != nil {
+		return "", err
+	}
 	for i, name := range names {
 		rename := m.opts.FS.RenameNoReplace
 		if name == catalog.IndexPath(t.log) {
@@ -293,7 +297,7 @@ func (m *Manager) toRestore(t Trashed, dir string) ([]string, error) {
 		// A repair in the trash has left its lock, and that of the place is held.
 		if name := e.Name(); name != originName && name != t.log && name != catalog.LockPath(t.log) {
 			names = append(names, name)
-			if name != catalog.IndexPath(t.log) {
+			if name != catalog.IndexPath(t.log) && name != catalog.DamagedPath(t.log) {
 				targets = append(targets, name)
 			}
 		}
@@ -307,6 +311,28 @@ func (m *Manager) toRestore(t Trashed, dir string) ([]string, error) {
 		}
 	}
 	return append(names, t.log), nil
+}
+
+// joinDamaged appends the damaged bytes in the trash to those that are at the place
+// already: a removal that was killed left them there, and a repair in the trash made
+// more. It returns what there is to move besides.
+func (m *Manager) joinDamaged(t Trashed, dir string, names []string) ([]string, error) {
+	name := catalog.DamagedPath(t.log)
+	if !slices.Contains(names, name) || !there(m.opts.FS, filepath.Join(dir, name)) {
+		return names, nil
+	}
+	from, err := m.opts.FS.OpenFile(filepath.Join(t.Dir, name), os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	if err := joinDamaged(m.opts.FS, from, filepath.Join(dir, name)); err != nil {
+		return nil, err
+	}
+	if err := m.opts.FS.Remove(filepath.Join(t.Dir, name)); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return n == name }), nil
 }
 
 // giveBlobsBack undoes keepBlobs: another program that shares the home sees the

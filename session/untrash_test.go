@@ -159,11 +159,17 @@ func TestASessionRemovedHalfwayIsRestoredWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := tree(t, m.Home())
+		if err := os.WriteFile(path+".zst", []byte("what a killed compression left"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
 		fsys.CrashAt(n)
 		bad := must(session.OpenManager(m.Home(), session.Options{FS: fsys}))
 		_, _ = bad.Trash(t.Context(), path)
 		l := must(m.ListTrash(t.Context()))
+		if listed := must(m.List(t.Context(), "")); len(l.Sessions)+len(listed.Sessions)+len(listed.Unreadable) != 1 {
+			t.Fatalf("operation %d: the trash has %+v, the list %+v", n, l.Sessions, listed)
+		}
 		for _, gone := range l.Sessions {
 			must(m.RestoreTrashed(t.Context(), gone))
 		}
@@ -243,4 +249,21 @@ func TestAnIndexIsNotInTheWayOfARestoredSession(t *testing.T) {
 		t.Errorf("the trash holds %+v", l)
 	}
 	noDamage(t, reopen(t, m, path))
+}
+
+func TestDamagedBytesOfARestoredSessionJoinThoseAtItsPlace(t *testing.T) {
+	m := newManager(t, session.Options{})
+	path, _, gone := trashed(t, m) // its damaged bytes go along
+	if err := os.WriteFile(path+".damaged", []byte("there,"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.RestoreTrashed(t.Context(), gone); err != nil || got != path {
+		t.Fatalf("restored to %s, %v", got, err)
+	}
+	if got := string(must(os.ReadFile(path + ".damaged"))); got != "there,bytes" {
+		t.Errorf("the damaged bytes are %q", got)
+	}
+	if l := must(m.ListTrash(t.Context())); len(l.Sessions)+len(l.Unreadable)+len(l.Remains) > 0 {
+		t.Errorf("the trash holds %+v", l)
+	}
 }
