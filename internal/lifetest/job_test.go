@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/bundle"
+	"github.com/agentrun/agentrun/checkpoint"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
@@ -47,6 +48,7 @@ type result struct {
 	Path     string
 	Artifact int64
 	Findings []string
+	Missing  []string // what a bundle was without
 }
 
 // worker is a process of the home: it keeps sessions open from job to job.
@@ -94,7 +96,7 @@ func (w *worker) do(ctx context.Context, j job) (r result, err error) {
 	switch j.Do {
 	case "create":
 		return w.create(ctx, j)
-	case "append", "under", "artifact", "branch", "label", "rename", "compact":
+	case "append", "under", "artifact", "branch", "label", "rename", "compact", "checkpoint":
 		s, err := w.session(ctx, j)
 		if err != nil {
 			return r, err
@@ -121,9 +123,18 @@ func (w *worker) do(ctx context.Context, j job) (r result, err error) {
 		}
 		return r, err
 	case "gc":
+		if err := w.age(); err != nil {
+			return r, err
+		}
+		return r, w.collect(ctx, j)
+	case "collect":
 		return r, w.collect(ctx, j)
 	case "travel":
 		return w.travel(ctx, j)
+	case "export":
+		return r, w.export(ctx, j)
+	case "import":
+		return w.bring(ctx, j)
 	case "doctor":
 		return w.examine(ctx, j.Option)
 	case "reopen":
@@ -166,6 +177,9 @@ func (w *worker) write(ctx context.Context, s *session.Session, j job) (r result
 		return one(s.Branch(ctx, j.Entry, session.BranchOptions{Summary: j.Text}))
 	case "label":
 		return one(s.Label(ctx, j.Entry, j.Text))
+	case "checkpoint":
+		c, err := checkpoint.New(w.m, s, checkpoint.Options{FS: w.fsys}).Checkpoint(ctx, j.Text, j.File)
+		return one(c.Entry, err)
 	case "rename":
 		err = s.Rename(ctx, j.Text, session.TitleUser)
 	case "compact":
@@ -212,46 +226,62 @@ func (w *worker) keep(ctx context.Context, s *session.Session, text string) (r r
 	return r, err
 }
 
-// collect makes everything that is stored old first, for nobody writes.
-func (w *worker) collect(ctx context.Context, j job) error {
+// age makes everything that is stored old, for nobody writes.
+func (w *worker) age() error {
 	old := time.Now().Add(-48 * time.Hour)
-	err := filepath.WalkDir(filepath.Join(w.m.Home(), "blobs"), func(path string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(filepath.Join(w.m.Home(), "blobs"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil
 		}
 		return os.Chtimes(path, old, old)
 	})
-	if err != nil {
-		return err
-	}
+}
+
+func (w *worker) collect(ctx context.Context, j job) error {
 	o := gc.Options{Apply: true, FS: w.fsys}
 	if j.Option {
 		o.TrashAge = time.Nanosecond
 	}
-	_, err = gc.Run(ctx, w.m, o)
+	_, err := gc.Run(ctx, w.m, o)
 	return err
 }
 
 // travel exports a session and imports it beside itself.
 func (w *worker) travel(ctx context.Context, j job) (r result, err error) {
+	if err := w.export(ctx, j); err != nil {
+		return r, err
+	}
+	return w.bring(ctx, j)
+}
+
+func (w *worker) export(ctx context.Context, j job) error {
 	s, err := w.m.View(ctx, j.Path)
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer s.Close()
 	f, err := os.Create(j.File)
 	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = bundle.Export(ctx, f, w.m, s, bundle.ExportOptions{FS: w.fsys})
+	return err
+}
+
+// bring imports a session.
+func (w *worker) bring(ctx context.Context, j job) (r result, err error) {
+	f, err := os.Open(j.File)
+	if err != nil {
 		return r, err
 	}
 	defer f.Close()
-	if _, err := bundle.Export(ctx, f, w.m, s, bundle.ExportOptions{FS: w.fsys}); err != nil {
-		return r, err
-	}
 	in, err := bundle.Import(ctx, w.m, f, bundle.ImportOptions{})
-	if err == nil && len(in.Missing) > 0 {
-		err = fmt.Errorf("left behind: %v", in.Missing)
+	r = result{Session: in.ID, Path: in.Path}
+	for _, m := range in.Missing {
+		r.Missing = append(r.Missing, m.Name)
 	}
-	return result{Session: in.ID, Path: in.Path}, err
+	return r, err
 }
 
 func (w *worker) examine(ctx context.Context, repair bool) (r result, err error) {

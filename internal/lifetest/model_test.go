@@ -58,6 +58,11 @@ func unchanged(before, after *state) error {
 			return fmt.Errorf("session %s is in the trash: %v, must be: %v", before.ID, after.Trashed, before.Trashed)
 		}
 		return nil
+	case after.Listed:
+		if before.ID != after.ID || before.CWD != after.CWD || before.Path != after.Path {
+			return fmt.Errorf("%s of %s is listed at %s, and must be %s of %s at %s", after.ID, after.CWD, after.Path, before.ID, before.CWD, before.Path)
+		}
+		return nil
 	case before.ID != after.ID || before.CWD != after.CWD || before.Title != after.Title || before.Path != after.Path:
 		return fmt.Errorf("it is %s of %s, %q, at %s, and must be %s of %s, %q, at %s",
 			after.ID, after.CWD, after.Title, after.Path, before.ID, before.CWD, before.Title, before.Path)
@@ -245,7 +250,8 @@ func cutOut(from, fork, want *state, at string) error {
 	maps.DeleteFunc(want.Artifacts, func(id int64, _ artifact) bool {
 		return !slices.ContainsFunc(path, func(l line) bool { return l.cites(id) })
 	})
-	extra, err := extends(path, fork.Entries, len(want.Labels)+1)
+	// A label that was taken away on another branch is taken away here as well.
+	extra, err := extends(path, fork.Entries, len(path)+1)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type state struct {
 	Artifacts            map[int64]artifact
 	Torn                 bool // a killed writer left the beginning of a record behind
 	Trashed              bool
+	Listed               bool // only the list was looked at
 }
 
 // line is an entry: what it says is a digest, and the artifacts it cites.
@@ -174,8 +175,10 @@ func lookAtArtifacts(ctx context.Context, s *session.Session, st *state) error {
 	return nil
 }
 
-// lookAround reads a whole home.
-func lookAround(ctx context.Context, home string) (map[string]*state, error) {
+func everything(string) bool { return true }
+
+// lookAround lists a home, and reads the sessions that it is to read.
+func lookAround(ctx context.Context, home string, reads func(id string) bool) (map[string]*state, error) {
 	var events error
 	m, err := session.OpenManager(home, session.Options{Report: func(e session.Event) { events = errors.Join(events, errors.New(e.String())) }})
 	if err != nil {
@@ -190,6 +193,10 @@ func lookAround(ctx context.Context, home string) (map[string]*state, error) {
 	}
 	all := map[string]*state{}
 	for _, info := range l.Sessions {
+		if !reads(info.ID) && all[info.ID] == nil {
+			all[info.ID] = &state{ID: info.ID, CWD: info.CWD, Path: strings.TrimSuffix(info.Path, ".zst"), Listed: true}
+			continue
+		}
 		st, err := look(ctx, m, info.Path)
 		if err != nil {
 			return nil, fmt.Errorf("session %s: %w", info.Path, err)
