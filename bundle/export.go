@@ -114,7 +114,11 @@ func Export(ctx context.Context, w io.Writer, m *session.Manager, s *session.Ses
 
 // session writes all members.
 func (x *exporter) session(s *session.Session) error {
-	log, err := s.Snapshot(x.ctx)
+	var log session.Snapshot
+	err := x.steadily(s, func(string) (err error) {
+		log, err = s.Snapshot(x.ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -125,18 +129,9 @@ func (x *exporter) session(s *session.Session) error {
 	if log.Torn > 0 {
 		x.missing(logName, fmt.Sprintf("its last %d bytes are no whole line: they are damaged, or still being written", log.Torn))
 	}
-	var pieces []artifacts.Piece
-	if dir := s.ArtifactsDir(); dir != "" {
-		var left []artifacts.Left
-		if pieces, left, err = artifacts.Open(dir, artifacts.Options{FS: x.o.FS}).Pieces(x.ctx); err != nil {
-			return err
-		}
-		for _, l := range left {
-			x.missing(artifactsDir+l.Name, l.Reason)
-		}
-		if err := x.provenance(dir, pieces); err != nil {
-			return err
-		}
+	pieces, err := x.pieces(s)
+	if err != nil {
+		return err
 	}
 	x.list.Entries, x.want = log.Entries, log.Size
 	for _, p := range pieces {
@@ -149,12 +144,22 @@ func (x *exporter) session(s *session.Session) error {
 		return err
 	}
 	if log.Damaged != "" {
-		if err := x.file(damagedName, log.Damaged, -1, nil); err != nil {
+		err := x.file(damagedName, log.Damaged, -1, nil)
+		for try := 0; errors.Is(err, fs.ErrNotExist) && try < maxMoves; try++ {
+			err = x.steadily(s, func(string) (err error) {
+				log, err = s.Snapshot(x.ctx)
+				return err
+			})
+			if err == nil && log.Damaged != "" {
+				err = x.file(damagedName, log.Damaged, -1, nil)
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
 	for _, p := range pieces {
-		if err := x.piece(s.ArtifactsDir(), p); err != nil {
+		if err := x.piece(s, p); err != nil {
 			return err
 		}
 	}
@@ -168,6 +173,54 @@ func (x *exporter) session(s *session.Session) error {
 		return fmt.Errorf("it has %d files, and a bundle holds fewer than %d", len(x.list.Members), maxMembers)
 	}
 	return x.json(manifestName, x.list)
+}
+
+// maxMoves is how often something is looked for again that is moved with its session
+// meanwhile.
+const maxMoves = 16
+
+// steadily does something with the artifact directory, until that stayed where it was
+// meanwhile, and what lies beside it.
+func (x *exporter) steadily(s *session.Session, do func(dir string) error) error {
+	for try := 0; ; try++ {
+		dir, _, err := s.LocateArtifacts(x.ctx, true)
+		if err != nil {
+			return err
+		}
+		err = do(dir)
+		now, settled, lerr := s.LocateArtifacts(x.ctx, false)
+		if lerr == nil && settled && now == dir {
+			return err
+		}
+		if lerr != nil || try == maxMoves {
+			return errors.Join(errors.New("it is moved again and again: try again when that has ended"), err, lerr)
+		}
+	}
+}
+
+// pieces lists what is in the artifact directory, wherever that is moved meanwhile.
+func (x *exporter) pieces(s *session.Session) (pieces []artifacts.Piece, err error) {
+	if s.ArtifactsDir() == "" {
+		return nil, nil
+	}
+	before := len(x.list.Missing)
+	err = x.steadily(s, func(dir string) (err error) {
+		x.list.Missing = x.list.Missing[:before]
+		pieces, err = x.piecesIn(dir)
+		return err
+	})
+	return pieces, err
+}
+
+func (x *exporter) piecesIn(dir string) ([]artifacts.Piece, error) {
+	pieces, left, err := artifacts.Open(dir, artifacts.Options{FS: x.o.FS}).Pieces(x.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range left {
+		x.missing(artifactsDir+l.Name, l.Reason)
+	}
+	return pieces, x.provenance(dir, pieces)
 }
 
 func (x *exporter) missing(name, reason string) {
@@ -227,8 +280,29 @@ func (x *exporter) json(name string, v any) error {
 	return x.member(name, int64(len(data))+1, bytes.NewReader(append(data, '\n')), nil)
 }
 
-// piece writes a file of the artifact directory.
-func (x *exporter) piece(dir string, p artifacts.Piece) error {
+// piece writes a file of the artifact directory, which may be moved between two of them.
+func (x *exporter) piece(s *session.Session, p artifacts.Piece) error {
+	dir := s.ArtifactsDir()
+	for range maxMoves {
+		err := x.pieceIn(dir, p)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		now, _, lerr := s.LocateArtifacts(x.ctx, true)
+		if lerr != nil {
+			return lerr
+		}
+		if now == dir {
+			break
+		}
+		dir = now
+	}
+	return nil // discarded by who wrote it since it was listed
+}
+
+// pieceIn is piece with the directory that the file is in. The error matches
+// fs.ErrNotExist when it is not there.
+func (x *exporter) pieceIn(dir string, p artifacts.Piece) error {
 	if why := badArtifact(p.Name); why != "" {
 		x.missing(artifactsDir+strings.ToValidUTF8(p.Name, "\ufffd"), why)
 		return nil
@@ -241,18 +315,22 @@ func (x *exporter) piece(dir string, p artifacts.Piece) error {
 	if strings.HasSuffix(p.Name, ".jsonl") {
 		refs = &x.refs
 	}
-	err := x.file(name, path, p.Size, refs)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // discarded by who wrote it since it was listed
+	var cold durable.File // opened before it can go elsewhere
+	if strings.HasSuffix(p.Name, ".jsonl.zst") {
+		var err error
+		if cold, err = x.o.FS.OpenFile(path, os.O_RDONLY, 0); err != nil {
+			return err
+		}
+		defer cold.Close()
 	}
-	if err != nil {
+	if err := x.file(name, path, p.Size, refs); err != nil {
 		return err
 	}
 	if p.Log {
 		x.list.Artifacts++
 	}
-	if strings.HasSuffix(p.Name, ".jsonl.zst") {
-		if err := x.scanCold(path); err != nil {
+	if cold != nil {
+		if err := x.scanCold(cold); err != nil {
 			x.missing(name, "the blobs that it cites are not known: "+err.Error())
 		}
 	}
@@ -288,12 +366,7 @@ func (x *exporter) file(name, path string, size int64, refs *refFinder) error {
 }
 
 // scanCold looks for references in a compressed log.
-func (x *exporter) scanCold(path string) error {
-	f, err := x.o.FS.OpenFile(path, os.O_RDONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func (x *exporter) scanCold(f durable.File) error {
 	dec, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(64<<20))
 	if err != nil {
 		return err
