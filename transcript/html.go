@@ -10,6 +10,7 @@ import (
 	"html"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/agentrun/agentrun/artifacts"
@@ -50,8 +51,6 @@ type page struct {
 	*bufio.Writer
 	r   *reader
 	ids map[string]bool // of elements
-	// left is how many bytes of artifacts may still be shown.
-	left int
 }
 
 func (p *page) head() {
@@ -280,12 +279,11 @@ func (p *page) branches(ctx context.Context) error {
 	return nil
 }
 
-// kept shows the beginning of what is kept beside the log.
+// kept shows what is kept beside the log.
 func (p *page) kept(ctx context.Context) error {
 	if len(p.r.arts)+len(p.r.agents) == 0 {
 		return nil
 	}
-	p.left = p.r.o.MaxArtifacts
 	p.WriteString("<h2>Artifacts</h2>\n")
 	for _, a := range p.r.arts {
 		if err := ctx.Err(); err != nil {
@@ -305,33 +303,46 @@ func (p *page) kept(ctx context.Context) error {
 		p.WriteString("</div></details>\n")
 	}
 	for _, a := range p.r.agents {
-		if err := ctx.Err(); err != nil {
-			return err
+		for _, version := range slices.Backward(a.Versions) {
+			if err := p.agent(ctx, a.ID, version); err != nil {
+				return err
+			}
 		}
-		fmt.Fprintf(p, `<details class="kept"><summary><span class="name">agent://%s</span><span class="size">%s</span></summary><div class="inside">`,
-			html.EscapeString(a.ID.String()), outputsink.FormatBytes(a.Bytes))
-		rd, _, err := p.r.dir.OpenAgent(ctx, a.ID, 0)
-		if err == nil {
-			err = p.beginning(ctx, rd, fmt.Sprintf("agent://%s/%s", p.r.s.ID(), a.ID))
-		}
-		if err != nil {
-			p.notice("It cannot be read: " + err.Error())
-		}
-		p.WriteString("</div></details>\n")
 	}
 	return nil
 }
 
-// beginning shows the first lines of an artifact and says what is not shown. It closes
-// the reader.
+// agent shows a version of what a subagent handed back.
+func (p *page) agent(ctx context.Context, id artifacts.AgentID, version int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rd, a, err := p.r.dir.OpenAgent(ctx, id, version)
+	name, size := "agent://"+id.String(), ""
+	if err == nil {
+		name, size = a.URL(), outputsink.FormatBytes(a.Bytes)
+	}
+	fmt.Fprintf(p, `<details class="kept"><summary><span class="name">%s</span><span class="size">%s</span></summary><div class="inside">`,
+		html.EscapeString(name), size)
+	if err == nil {
+		err = p.beginning(ctx, rd, "agent://"+p.r.s.ID()+"/"+strings.TrimPrefix(name, "agent://"))
+	}
+	if err != nil {
+		p.notice("It cannot be read: " + err.Error())
+	}
+	p.WriteString("</div></details>\n")
+	return nil
+}
+
+// beginning shows an artifact, of a large one the first lines, and says what is not
+// shown. It closes the reader.
 func (p *page) beginning(ctx context.Context, rd *artifacts.Reader, url string) error {
 	defer rd.Close()
 	size, err := rd.Size()
 	if err != nil {
 		return err
 	}
-	limit := min(p.r.o.MaxArtifact, p.left)
-	buf := make([]byte, min(size, int64(limit)))
+	buf := make([]byte, min(size, int64(p.r.o.MaxArtifact)))
 	n, err := rd.ReadAt(buf, 0)
 	if err != nil && err != io.EOF {
 		return err
@@ -339,13 +350,11 @@ func (p *page) beginning(ctx context.Context, rd *artifacts.Reader, url string) 
 	text := string(buf[:n])
 	if int64(n) < size {
 		text = cutLines(text, true)
+		p.r.sum.Cut++
 	}
-	p.left -= len(text)
 	p.output(output{text: clean(text)})
 	switch rest := "The rest: agentrun read " + url; {
 	case int64(len(text)) == size:
-	case len(text) == 0:
-		p.notice(fmt.Sprintf("Not shown: %s. All of it: agentrun read %s", outputsink.FormatBytes(size), url))
 	case strings.HasSuffix(text, "\n"):
 		ix, err := rd.Index(ctx)
 		if err != nil {

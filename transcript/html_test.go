@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/transcript"
 )
@@ -202,13 +203,48 @@ func TestArtifactsAreShownUpToALimitWithTheRestNamed(t *testing.T) {
 	keep(t, s, 5000)
 	keep(t, s, 5000)
 	must(0, dirOf(s).MarkMissing(t.Context(), 9, "left <behind>"))
-	page, sum := written(t, transcript.HTML, s, transcript.Options{MaxArtifact: 1000, MaxArtifacts: 1500})
+	page, sum := written(t, transcript.HTML, s, transcript.Options{MaxArtifact: 1000})
 	has(t, page,
 		`see <a href="#artifact-0">artifact://0</a> and artifact://7`, `id="artifact-0"`, "line 10\n"[:7]+"</pre>",
 		`Shown: lines 1 to 123 of 5,000 (999 of `, `agentrun read artifact://`+s.ID()+`/1:124-`, "left &lt;behind&gt;")
 	hasNot(t, page, "line 124\n")
-	if sum.Artifacts != 3 {
+	if sum.Artifacts != 3 || sum.Cut != 2 {
 		t.Errorf("%+v", sum)
+	}
+}
+
+func TestAPageHasAllOfWhatIsNotHuge(t *testing.T) {
+	s := newSession(t)
+	var out strings.Builder
+	for i := range 40_000 {
+		out.WriteString("output " + itoa(i) + "\n")
+	}
+	add(t, s, entry.BashExecutionMessage{Command: "x", Output: out.String()})
+	for range 40 {
+		keep(t, s, 60_000) // 24 MB together
+	}
+	dir := dirOf(s)
+	id := must(dir.Reserve(t.Context(), artifacts.AgentID{}, "Explore", artifacts.Provenance{}))
+	for _, text := range []string{"first answer", "second answer"} {
+		must(dir.WriteAgent(t.Context(), id, artifacts.Output{Text: []byte(text)}))
+	}
+	page, sum := written(t, transcript.HTML, s, transcript.Options{})
+	for _, want := range []struct {
+		text string
+		n    int
+	}{{"output 20000\n", 1}, {"line 59000\n", 40}, {"first answer", 1}, {"second answer", 1}} {
+		if n := strings.Count(page, want.text); n != want.n {
+			t.Errorf("%q is there %d times, want %d", want.text, n, want.n)
+		}
+	}
+	if sum.Cut != 0 {
+		t.Errorf("%+v", sum)
+	}
+	hasNot(t, page, "Not shown", "Shown: lines")
+	md, sum := written(t, transcript.Markdown, s, transcript.Options{})
+	has(t, md, "Not shown")
+	if sum.Cut != 1 {
+		t.Errorf("Markdown: %+v", sum)
 	}
 }
 

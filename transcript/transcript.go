@@ -10,6 +10,9 @@
 //   - Whatever the session holds is text to a reader. HTML in it is shown and not
 //     obeyed; links are made of http, https and mailto only; images that lie elsewhere
 //     are named and not fetched.
+//   - HTML holds everything: all branches, all output, all artifacts, the outputs of
+//     subagents. Of a single output or artifact above [DefaultMaxArtifact] it has the
+//     beginning; the logs of subagents are sessions of their own.
 //   - What is not shown is said, with exact counts and the command that shows it: the
 //     rest of long output, of artifacts, an image that is not there.
 //   - JSON has everything of the log: every entry of every branch, with images and long
@@ -53,17 +56,22 @@ func ParseFormat(name string) (Format, error) {
 
 // Defaults of Options, in bytes.
 const (
-	DefaultMaxOutput    = 128 << 10
-	DefaultMaxArtifact  = 64 << 10
-	DefaultMaxArtifacts = 16 << 20
+	// DefaultMaxOutput is for Markdown, which has no way to fold it away.
+	DefaultMaxOutput = 128 << 10
+	// DefaultMaxArtifact is for HTML. Browsers lay out 4 MiB of text in less than a
+	// second, once it is opened.
+	DefaultMaxArtifact = 4 << 20
 )
 
 // Options say how much is shown. The zero value is right for programs. JSON has no
 // such limits.
 type Options struct {
-	MaxOutput    int // of one output of a tool or command; 0 means DefaultMaxOutput
-	MaxArtifact  int // of one artifact or agent output, in HTML; 0 means DefaultMaxArtifact
-	MaxArtifacts int // of all of them; 0 means DefaultMaxArtifacts
+	// MaxOutput is of one output of a tool or command; 0 means DefaultMaxOutput, in HTML
+	// DefaultMaxArtifact.
+	MaxOutput int
+	// MaxArtifact is of one artifact or agent output, in HTML; 0 means
+	// DefaultMaxArtifact.
+	MaxArtifact int
 }
 
 // Summary is what a transcript is made of.
@@ -72,6 +80,7 @@ type Summary struct {
 	Artifacts int // artifact://<n> that there are
 	Images    int // shown, or put back in JSON
 	Missing   int // images and long strings that could not be put back
+	Cut       int // outputs and artifacts of which a part is not shown
 }
 
 // Write writes the session s to w. dir is its artifact directory, nil for a log that
@@ -84,12 +93,12 @@ func Write(ctx context.Context, w io.Writer, f Format, s *session.Session, dir *
 	}()
 	if o.MaxOutput <= 0 {
 		o.MaxOutput = DefaultMaxOutput
+		if f == HTML {
+			o.MaxOutput = DefaultMaxArtifact
+		}
 	}
 	if o.MaxArtifact <= 0 {
 		o.MaxArtifact = DefaultMaxArtifact
-	}
-	if o.MaxArtifacts <= 0 {
-		o.MaxArtifacts = DefaultMaxArtifacts
 	}
 	r, err := newReader(ctx, s, dir, o)
 	if err != nil {

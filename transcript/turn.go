@@ -240,6 +240,7 @@ func (r *reader) output(text, id string) []part {
 	}
 	o := output{text: clean(text)}
 	if limit := r.o.MaxOutput; len(o.text) > limit {
+		r.sum.Cut++
 		all := o.text
 		head := cutLines(all[:limit/2], true)
 		tail := cutLines(all[len(all)-limit/2:], false)

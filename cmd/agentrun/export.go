@@ -34,7 +34,9 @@ A bundle holds all that the session said, with whatever secrets are in it. With
 --passphrase-file it is encrypted by age (age -d opens it).
 
 --format writes a transcript to be read instead. md tells the active branch;
-html is one page with everything in it, to be opened in a browser; json has all
+html is one page with everything in it, to be opened in a browser: all branches,
+images, output, artifacts; only of a single output or artifact above 4 MiB it
+has the beginning, which is said there and on the standard error. json has all
 entries of all branches, with images and long strings put back. A FILE called
 *.md, *.html or *.json says as much. Without -o it goes to the standard output.
 
@@ -159,6 +161,14 @@ func (x *sessionExport) transcript(ctx context.Context, arg string, format trans
 	}
 	if made.Missing > 0 {
 		x.remark("%s could not be put back: agentrun sessions show says which", count(int64(made.Missing), "image or long string", "images or long strings"))
+	}
+	if made.Cut > 0 {
+		limit := int64(transcript.DefaultMaxArtifact)
+		if format == transcript.Markdown {
+			limit = transcript.DefaultMaxOutput
+		}
+		x.remark("%s above %s, and not whole in it; agentrun export -o FILE.agentrun has everything",
+			count(int64(made.Cut), "output or artifact is", "outputs or artifacts are"), outputsink.FormatBytes(limit))
 	}
 	if x.out.name == "-" {
 		return nil // what was asked for is the output
