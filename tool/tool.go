@@ -49,6 +49,9 @@ type Result struct {
 	// Text is what a model is shown: bounded, sanitised, with the tool's own remarks in brackets at its end.
 	Text string
 
+	// Images are shown to a model behind Text, in this order.
+	Images []Image
+
 	// Details is a JSON object for programs (exit code, counts, ids), or nil. It is not shown to a model.
 	Details json.RawMessage
 
@@ -57,4 +60,13 @@ type Result struct {
 
 	// IsError marks a call that failed in the model's sense: a command with a non-zero exit, an invalid input.
 	IsError bool
+}
+
+// Image is a picture as a provider takes it.
+type Image struct {
+	MIMEType string // image/png, image/jpeg, image/gif or image/webp
+	Data     []byte
+	// Original is the blob reference of the picture as it was when Data is a smaller one,
+	// and of Data itself otherwise; "" when it is not kept.
+	Original string
 }

@@ -57,6 +57,11 @@ func seenBy(s *session.Session) *workspace.Seen {
 	if dir == "" {
 		return nil
 	}
+	return seenIn(dir)
+}
+
+// seenIn is what the session with that artifact directory saw.
+func seenIn(dir string) *workspace.Seen {
 	return workspace.NewSeen(filepath.Join(dir, ".index", "seen"), nil)
 }
 

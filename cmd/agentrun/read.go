@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -55,6 +56,7 @@ func (e *environment) read(ctx context.Context, o read.Opener, target string, op
 		_, err := read.Copy(ctx, e.stdout, o, target, opt)
 		return err
 	}
+	opt.Seen = func(path string, size int64, crc uint32) { e.remember(ctx, path, size, crc) }
 	page, err := read.Read(ctx, o, target, opt)
 	if err != nil {
 		return err
@@ -129,4 +131,27 @@ func (o *lazyOpener) close() error {
 		return nil
 	}
 	return o.at.Close()
+}
+
+// remember notes in the session at hand, if there is one, that a file was shown, so that an edit
+// of a file that changes from now on is refused. A file is shown without a home too.
+func (e *environment) remember(ctx context.Context, path string, size int64, crc uint32) {
+	home, err := session.ResolveHome(e.home)
+	if err != nil {
+		return
+	}
+	if info, err := os.Stat(home); err != nil || !info.IsDir() {
+		return
+	}
+	m, err := e.manager()
+	if err != nil {
+		return
+	}
+	info, err := e.find(ctx, m, "")
+	if err != nil {
+		return
+	}
+	if stem, ok := strings.CutSuffix(strings.TrimSuffix(info.Path, ".zst"), ".jsonl"); ok {
+		seenIn(stem).NoteSum(path, size, crc)
+	}
 }

@@ -54,7 +54,6 @@ func (Tool) Schema() json.RawMessage {
     "patch": {"type": "string", "minLength": 1, "description": "A unified diff of this file, in place of edits."}
   },
   "required": ["path"],
-  "oneOf": [{"required": ["edits"]}, {"required": ["patch"]}],
   "additionalProperties": false
 }`)
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/internal/lineindex"
 	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 // cutFile takes a selector off the end of a file name. A name with colons of its
 // own is recognised by the file being there.
-func cutFile(name string) (string, internalurl.Selector, error) {
+func cutFile(w *workspace.Workspace, name string) (string, internalurl.Selector, error) {
 	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], ':') {
-		if _, err := os.Lstat(name[:end]); err == nil {
+		if exists(w, name[:end]) {
 			sel, err := internalurl.ParseSelector(name[end:])
 			return name[:end], sel, err
 		}
@@ -28,29 +29,67 @@ func cutFile(name string) (string, internalurl.Selector, error) {
 	return internalurl.CutSelector(name)
 }
 
+func exists(w *workspace.Workspace, name string) bool {
+	if w == nil {
+		_, err := os.Lstat(name)
+		return err == nil
+	}
+	p, err := w.Resolve(name)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	_, err = p.Stat()
+	return err == nil
+}
+
 // openFile opens a regular file, also through links: it is the user who names it.
-func openFile(name string) (*internalurl.Resource, error) {
-	path, err := filepath.EvalSymlinks(name)
-	if errors.Is(err, fs.ErrNotExist) {
+func openFile(w *workspace.Workspace, name string) (*internalurl.Resource, error) {
+	f, path, err := openByName(w, name)
+	var irregular *durable.NotRegularError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s not found: name a file, or a URL such as artifact://0", name)
+	case errors.As(err, &irregular):
+		return nil, fmt.Errorf("%s is %s: name a regular file", name, irregular.Kind)
+	case err != nil:
+		return nil, err
+	}
+	return &internalurl.Resource{URL: name, Kind: "file", ContentType: internalurl.TypeText, Content: &file{File: f, path: path}}, nil
+}
+
+// openByName opens a file, and returns where it is.
+func openByName(w *workspace.Workspace, name string) (durable.File, string, error) {
+	if w != nil {
+		p, err := w.Resolve(name)
+		if err != nil {
+			return nil, "", err
+		}
+		defer p.Close()
+		f, err := p.OpenFile()
+		if errors.Is(err, fs.ErrNotExist) {
+			w.Seen().Forget(p.Path) // who reads it knows now
+		}
+		return f, p.Path, err
+	}
+	path, err := filepath.Abs(name)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", name, err)
+		return nil, "", fmt.Errorf("opening %s: %w", name, err)
 	}
 	f, err := durable.OS.OpenFile(path, os.O_RDONLY, 0)
-	var irregular *durable.NotRegularError
-	if errors.As(err, &irregular) {
-		return nil, fmt.Errorf("%s is %s: name a regular file", name, irregular.Kind)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", name, err)
+		return nil, "", fmt.Errorf("opening %s: %w", name, err)
 	}
-	return &internalurl.Resource{URL: name, Kind: "file", ContentType: internalurl.TypeText, Content: &file{File: f}}, nil
+	return f, path, nil
 }
 
 // file is the content of a file, as it was at the first look.
 type file struct {
 	durable.File
+	path string // without symbolic links
 
 	mu    sync.Mutex // guards all below
 	ix    lineindex.Index
@@ -77,4 +116,19 @@ func (f *file) Index(ctx context.Context) (lineindex.Index, error) {
 	}
 	f.known = true
 	return f.ix, nil
+}
+
+// shown tells who wants to know what the file held, as far as all of it was looked at.
+func (f *file) shown(opt Options) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.known {
+		return
+	}
+	if opt.Files != nil {
+		opt.Files.Seen().NoteSum(f.path, f.ix.Size, f.ix.CRC32C)
+	}
+	if opt.Seen != nil {
+		opt.Seen(f.path, f.ix.Size, f.ix.CRC32C)
+	}
 }

@@ -13,8 +13,8 @@
 //     large artifact costs a seek. Only a part of structured output of an agent
 //     is delivered whole, whatever its size.
 //
-// A file is opened by its name, through links, as the user names it; everything
-// else is asked of the router. Nothing here writes. All functions are safe for
+// A file is opened by its name, through links, as the user names it, or within a
+// workspace; everything else is asked of the router. Nothing here writes. All functions are safe for
 // concurrent use.
 package read
 
@@ -28,6 +28,7 @@ import (
 
 	"github.com/agentrun/agentrun/internal/lineindex"
 	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 // Limits of a page: DEFAULT_MAX_LINES and DEFAULT_MAX_BYTES of oh-my-pi 18.
@@ -50,6 +51,12 @@ type Options struct {
 	Raw bool
 	// MaxRaw bounds raw content in a Page, in bytes; 0 means DefaultMaxRaw.
 	MaxRaw int
+	// Files is where files are looked for, and what was shown is remembered; nil opens
+	// them by their names as they are.
+	Files *workspace.Workspace
+	// Seen is told of each file that is shown: its real path, and what it holds; nil is
+	// nobody.
+	Seen func(path string, size int64, crc32c uint32)
 }
 
 // Opener opens URLs; *internalurl.Router is one.
@@ -80,7 +87,11 @@ func Read(ctx context.Context, o Opener, target string, opt Options) (Page, erro
 		return Page{}, err
 	}
 	defer s.res.Close()
-	return s.page(ctx, opt)
+	p, err := s.page(ctx, opt)
+	if f, ok := s.res.Content.(*file); ok && err == nil {
+		f.shown(opt)
+	}
+	return p, err
 }
 
 // ErrChanged is returned by Copy for an artifact whose bytes are not those that were
@@ -174,14 +185,14 @@ func open(ctx context.Context, o Opener, target string, opt Options) (*selection
 			return nil, err
 		}
 	} else {
-		path, sel, err := cutFile(target)
+		path, sel, err := cutFile(opt.Files, target)
 		if err != nil {
 			return nil, err
 		}
 		if s.sel, err = combine(sel, opt, target); err != nil {
 			return nil, err
 		}
-		if s.res, err = openFile(path); err != nil {
+		if s.res, err = openFile(opt.Files, path); err != nil {
 			return nil, err
 		}
 	}

@@ -12,14 +12,15 @@ import (
 
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/tool"
+	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 // Tool is reading as an agent calls it.
 type Tool struct {
 	// Router opens URLs.
 	Router Opener
-	// Files allows names of files besides URLs.
-	Files bool
+	// Files allows names of files besides URLs, those of the workspace; nil allows none.
+	Files *workspace.Workspace
 }
 
 var _ tool.Tool = Tool{}
@@ -30,7 +31,7 @@ func (Tool) Name() string { return "read" }
 // Description says how to address what can be read.
 func (t Tool) Description() string {
 	files := ""
-	if t.Files {
+	if t.Files != nil {
 		files = "a file name or "
 	}
 	return "Shows a page (3,000 lines or 50 KiB, whichever is less) of " + files +
@@ -123,9 +124,10 @@ func (t Tool) read(ctx context.Context, raw json.RawMessage) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	if !t.Files && !internalurl.Is(in.Path) {
+	if t.Files == nil && !internalurl.Is(in.Path) {
 		return Page{}, fmt.Errorf("%q is not a URL: only URLs such as artifact://0 can be read", in.Path)
 	}
+	opt.Files = t.Files
 	p, err := Read(ctx, t.Router, in.Path, opt)
 	if err != nil {
 		return Page{}, err

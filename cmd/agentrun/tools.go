@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/tool"
+	"github.com/agentrun/agentrun/tool/bash"
+	"github.com/agentrun/agentrun/tool/edit"
+	"github.com/agentrun/agentrun/tool/read"
+	"github.com/agentrun/agentrun/tool/toolset"
+	"github.com/agentrun/agentrun/tool/workspace"
+	"github.com/agentrun/agentrun/tool/write"
+)
+
+// toolsOf are the tools there are, at work in a session; nil is for those who only want
+// to know what there is.
+func toolsOf(b *workbench) (*toolset.Set, error) {
+	if b == nil {
+		b = &workbench{files: &workspace.Workspace{}} // which is not asked for a file
+	}
+	var (
+		shell = &bash.Tool{}
+		pages = read.Tool{Files: b.files}
+		out   edit.Output
+	)
+	if b.session != nil {
+		out = b.output()
+		shell.Dir, shell.Artifacts = b.files.Dir(), out.Artifacts
+		pages.Router = internalurl.ForSession(b.manager, b.session)
+	}
+	return toolset.New(
+		shell,
+		pages,
+		edit.Tool{Workspace: b.files, Output: out},
+		write.Tool{Workspace: b.files, Output: out},
+	)
+}
+
+func newToolsCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "tools",
+		Short: "List the tools that a model can be given",
+		Long: `tools lists what agentrun call can call: the name of each tool, and what it
+does.
+
+With --json it prints one object a line: name, description, schema (a JSON
+Schema of the arguments).`,
+		Example: `  agentrun tools
+  agentrun tools --json | jq -s 'map({name, description, schema})'`,
+		Args: positional(0, 0, "no argument"),
+		RunE: func(*cobra.Command, []string) error { return env.listTools() },
+	}
+}
+
+// listedTool is what tools --json prints.
+type listedTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"schema"`
+}
+
+func (e *environment) listTools() error {
+	set, err := toolsOf(nil)
+	if err != nil {
+		return err
+	}
+	t := table(e.stdout)
+	for _, tool := range set.Tools() {
+		if e.json {
+			if err := printJSON(e.stdout, listedTool{tool.Name(), tool.Description(), tool.Schema()}); err != nil {
+				return err
+			}
+			continue
+		}
+		first, _, _ := strings.Cut(tool.Description(), ". ")
+		fmt.Fprintf(t, "%s\t%s\n", tool.Name(), strings.TrimSuffix(first, "."))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("printing the tools: %w", err)
+	}
+	return nil
+}
+
+// callCommand is the verb call with its flags.
+type callCommand struct {
+	*environment
+	roots roots
+}
+
+func newCallCommand(env *environment) *cobra.Command {
+	c := &callCommand{environment: env}
+	cmd := &cobra.Command{
+		Use:   "call TOOL JSON",
+		Short: "Call a tool as a model does",
+		Long: `call calls one of agentrun tools with arguments that its schema describes, - for
+standard input, and prints one object: isError, content (blocks of type text, or
+image with mimeType and data), details (an object for programs, or null) and
+artifact (the URL that holds everything when the text does not, or null).
+
+The status is 0 whatever the tool answers, also when the arguments are not as
+the schema says: isError tells that, with a sentence for the model. It is 1 when
+agentrun itself failed, and 2 when there is no such tool.
+
+The tools work in the working directory, and in the directories of --root.`,
+		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
+  agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
+		Annotations: map[string]string{makesSessions: "yes"},
+		Args:        positional(2, 2, "a tool and its arguments as JSON"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args[0], args[1])
+		},
+	}
+	c.roots.addFlag(cmd.Flags())
+	return cmd
+}
+
+// called is what call prints.
+type called struct {
+	IsError  bool            `json:"isError"`
+	Content  []any           `json:"content"`
+	Details  json.RawMessage `json:"details"`
+	Artifact *string         `json:"artifact"`
+}
+
+type textContent struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type imageContent struct {
+	Type     string `json:"type"`
+	MIMEType string `json:"mimeType"`
+	Data     []byte `json:"data"`
+}
+
+// describeCall is a result in the form in which it is printed.
+func describeCall(r *tool.Result) called {
+	c := called{IsError: r.IsError, Content: []any{}, Details: r.Details, Artifact: orNull(r.Artifact)}
+	if c.Details == nil {
+		c.Details = json.RawMessage("null")
+	}
+	if r.Text != "" || len(r.Images) == 0 {
+		c.Content = append(c.Content, textContent{"text", strings.ToValidUTF8(r.Text, "\uFFFD")})
+	}
+	for _, image := range r.Images {
+		c.Content = append(c.Content, imageContent{"image", image.MIMEType, image.Data})
+	}
+	return c
+}
+
+func (c *callCommand) run(ctx context.Context, name, arguments string) (err error) {
+	input := []byte(arguments)
+	if arguments == "-" {
+		if input, err = c.readInput("-", toolset.MaxInput); err != nil {
+			return err
+		}
+	}
+	// Before a session is opened, or begun.
+	if set, err := toolsOf(nil); err != nil {
+		return err
+	} else if err := set.Knows(name); err != nil {
+		return usagef("%w: see agentrun tools", err)
+	}
+	b, err := c.workbench(ctx, c.roots)
+	if err != nil {
+		return err
+	}
+	defer func() { err = b.close(err) }()
+	set, err := toolsOf(b)
+	if err != nil {
+		return err
+	}
+	sigs := c.catchSignals(ctx)
+	defer sigs.release()
+	res, err := set.Call(sigs.ctx, name, input)
+	got := sigs.release()
+	if err != nil && res.Text == "" {
+		if got != 0 && errors.Is(err, context.Canceled) {
+			return &commandError{status: statusSignal + int(got)}
+		}
+		return err
+	}
+	return errors.Join(err, printJSON(c.stdout, describeCall(&res)))
+}

@@ -1,0 +1,239 @@
+// Package toolset offers several tools together, and checks the input of each call
+// against the schema of its tool.
+//
+// A model's input is hostile. [Set.Call] takes only one JSON value in UTF-8 of at most [MaxInput]
+// bytes, nested no deeper than [MaxDepth], in which no object names a member twice, and which the
+// schema allows; every other is answered by a [tool.Result] with IsError and one sentence
+// that says what is wrong with it and where, and the tool is not called. A tool that
+// panics is answered so too.
+//
+// A Set is safe for concurrent use; whether two calls may run at once is what
+// [tool.Tool.ParallelSafe] says.
+package toolset
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/agentrun/agentrun/tool"
+)
+
+// Bounds of an input.
+const (
+	// MaxInput is its size in bytes: that of the largest file that tools write, as JSON.
+	MaxInput = 128 << 20
+	// MaxDepth is how deep arrays and objects may be in each other.
+	MaxDepth = 64
+)
+
+// Set is tools of different names.
+type Set struct {
+	tools []*member
+}
+
+// member is a tool with its schema, which is compiled for the first call.
+type member struct {
+	tool.Tool
+	schema func() (*jsonschema.Resolved, error)
+}
+
+// New returns a set. Two tools of one name, and names that a model cannot call, are
+// errors.
+func New(tools ...tool.Tool) (*Set, error) {
+	s := &Set{}
+	for _, t := range tools {
+		switch {
+		case !callable(t.Name()):
+			return nil, fmt.Errorf("offering the tool %q: a name has 1 to 64 lower-case letters, digits, _ and -", t.Name())
+		case s.find(t.Name()) != nil:
+			return nil, fmt.Errorf("offering the tool %s: there are two of that name", t.Name())
+		}
+		s.tools = append(s.tools, &member{t, sync.OnceValues(func() (*jsonschema.Resolved, error) { return compile(t) })})
+	}
+	return s, nil
+}
+
+func callable(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
+}
+
+// Tools are the tools, in the order in which they were given.
+func (s *Set) Tools() []tool.Tool {
+	list := make([]tool.Tool, len(s.tools))
+	for i, m := range s.tools {
+		list[i] = m.Tool
+	}
+	return list
+}
+
+func (s *Set) find(name string) *member {
+	if i := slices.IndexFunc(s.tools, func(m *member) bool { return m.Name() == name }); i >= 0 {
+		return s.tools[i]
+	}
+	return nil
+}
+
+// UnknownError is returned for a tool that is not in the set.
+type UnknownError struct {
+	Name  string
+	Names []string // those there are
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("there is no tool %.80q; there are %s", e.Name, strings.Join(e.Names, ", "))
+}
+
+// Knows returns an *UnknownError for a tool that is not in the set.
+func (s *Set) Knows(name string) error {
+	if s.find(name) != nil {
+		return nil
+	}
+	unknown := &UnknownError{Name: name}
+	for _, m := range s.tools {
+		unknown.Names = append(unknown.Names, m.Name())
+	}
+	return unknown
+}
+
+// Call calls a tool with an input that its schema allows.
+func (s *Set) Call(ctx context.Context, name string, input json.RawMessage) (res tool.Result, err error) {
+	if err := s.Knows(name); err != nil {
+		return tool.Result{}, err
+	}
+	m := s.find(name)
+	if err := ctx.Err(); err != nil {
+		return tool.Result{}, fmt.Errorf("calling %s: %w", name, err)
+	}
+	schema, err := m.schema()
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := Check(schema, input); err != nil {
+		return tool.Result{Text: fmt.Sprintf("[%s was not called: %v]", name, err), IsError: true}, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("calling %s: it panicked: %v", name, p)
+			res.IsError = true
+		}
+	}()
+	return m.Call(ctx, input)
+}
+
+// compile reads the schema of a tool, which refers to nothing outside of itself: nobody
+// loads it.
+func compile(t tool.Tool) (*jsonschema.Resolved, error) {
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(t.Schema(), &schema); err != nil {
+		return nil, fmt.Errorf("reading the schema of the tool %s: %w", t.Name(), err)
+	}
+	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		return nil, fmt.Errorf("reading the schema of the tool %s: %w", t.Name(), err)
+	}
+	return resolved, nil
+}
+
+// Check returns what is wrong with an input, in one sentence.
+func Check(schema *jsonschema.Resolved, input json.RawMessage) error {
+	switch {
+	case len(input) > MaxInput:
+		return fmt.Errorf("the arguments have %d bytes, and %d are the most", len(input), MaxInput)
+	case !utf8.Valid(input):
+		return errors.New("the arguments are no UTF-8")
+	}
+	if err := wellFormed(input); err != nil {
+		return err
+	}
+	var value any
+	if err := json.Unmarshal(input, &value); err != nil {
+		return fmt.Errorf("the arguments are no JSON that can be used: %w", err)
+	}
+	if err := schema.Validate(value); err != nil {
+		return errors.New("the arguments are not as the schema says: " + describe(err.Error()))
+	}
+	return nil
+}
+
+// wellFormed looks for what decoders disagree about: what follows the value, members that are
+// there twice, and depth.
+func wellFormed(input json.RawMessage) error {
+	d := json.NewDecoder(bytes.NewReader(input))
+	d.UseNumber()
+	type level struct {
+		seen map[string]bool // nil for an array
+		key  bool            // a name comes next
+	}
+	var levels []level
+	for first := true; ; first = false {
+		token, err := d.Token()
+		if err == io.EOF && !first && len(levels) == 0 {
+			return nil
+		}
+		if err == io.EOF {
+			return errors.New("the arguments are no JSON: they end too early")
+		}
+		if err != nil {
+			return fmt.Errorf("the arguments are no JSON: %w", err)
+		}
+		if !first && len(levels) == 0 {
+			return errors.New("the arguments are no JSON: something follows the object")
+		}
+		top := len(levels) - 1
+		if top >= 0 && levels[top].seen != nil {
+			if name, ok := token.(string); ok && levels[top].key {
+				if levels[top].seen[name] {
+					return fmt.Errorf("the arguments name %.80q twice in one object", name)
+				}
+				levels[top].seen[name], levels[top].key = true, false
+				continue
+			}
+			levels[top].key = true
+		}
+		switch token {
+		case json.Delim('{'):
+			levels = append(levels, level{seen: map[string]bool{}, key: true})
+		case json.Delim('['):
+			levels = append(levels, level{})
+		case json.Delim('}'), json.Delim(']'):
+			levels = levels[:top]
+		}
+		if len(levels) > MaxDepth {
+			return fmt.Errorf("the arguments are more than %d levels deep", MaxDepth)
+		}
+	}
+}
+
+// describe makes a sentence of an error that names each schema on the way to the one
+// that was not met: "validating root: validating /properties/a: type: ...".
+func describe(text string) string {
+	at := ""
+	for {
+		rest, ok := strings.CutPrefix(text, "validating ")
+		path, what, found := strings.Cut(rest, ": ")
+		if !ok || !found {
+			break
+		}
+		at, text = path, what
+	}
+	const most = 400
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\n", " "), "")
+	if at == "" || at == "root" {
+		return text
+	}
+	at = strings.NewReplacer("/properties/", ".", "/items", "[]").Replace(at)
+	return fmt.Sprintf("at %.200s: %s", strings.TrimPrefix(at, "."), text)
+}
