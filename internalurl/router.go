@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/agentrun/agentrun/artifacts"
@@ -107,7 +108,8 @@ func (r *Router) OpenURL(ctx context.Context, u URL) (*Resource, error) {
 // ErrExtractionLines is returned for lines of a part of structured output.
 var ErrExtractionLines error = sentence("Cannot combine query extraction with line selectors: read the part whole, or lines of agent://<id>")
 
-// session returns the session with that id, or the one at hand.
+// session returns the session with that id, or the one whose id begins so, or the one at
+// hand.
 func (r *Router) session(ctx context.Context, id string) (SessionView, error) {
 	at := r.src.Session
 	switch {
@@ -115,10 +117,15 @@ func (r *Router) session(ctx context.Context, id string) (SessionView, error) {
 		return nil, sentence("No session: name one as in artifact://<sessionId>/0, or choose one with --session")
 	case id == "" || at != nil && at.ID() == id:
 		return at, nil
+	case r.src.Sessions == nil && at != nil && strings.HasPrefix(at.ID(), id):
+		return at, nil
 	case r.src.Sessions == nil:
 		return nil, sentence(fmt.Sprintf("Session %s not found: only the session at hand can be read here", id))
 	}
 	s, err := r.src.Sessions.FindSession(ctx, id)
+	if errors.Is(err, ErrNoSession) && at != nil && strings.HasPrefix(at.ID(), id) {
+		return at, nil // it lies elsewhere
+	}
 	if errors.Is(err, ErrNoSession) {
 		return nil, sentence(fmt.Sprintf("Session %s not found: see agentrun sessions list", id))
 	}

@@ -93,12 +93,16 @@ func knownTime(t time.Time) *time.Time {
 }
 
 // EntryJSON is the entry as it was appended: what the persistence rules took out
-// is put back.
-func (o opened) EntryJSON(ctx context.Context, id string) ([]byte, error) {
-	e, err := o.Entry(ctx, id)
+// is put back. It goes by an id, a label, or the beginning of an id.
+func (o opened) EntryJSON(ctx context.Context, name string) ([]byte, error) {
+	id, err := o.FindEntry(ctx, name)
 	if errors.Is(err, session.ErrNoEntry) {
-		return nil, fmt.Errorf("entry %s: %w", id, ErrNoEntry)
+		return nil, fmt.Errorf("entry %s: %w", name, ErrNoEntry)
 	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := o.Entry(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +117,8 @@ func (m managed) FindSession(ctx context.Context, id string) (SessionView, error
 	if errors.Is(err, session.ErrNotFound) {
 		info, err = m.FindSubagent(ctx, id)
 	}
-	// Find takes abbreviations and paths too; a URL names a session by its id.
-	if errors.Is(err, session.ErrNotFound) || err == nil && info.ID != id {
+	// Find takes names of files too; a URL names a session by its id, or the beginning.
+	if errors.Is(err, session.ErrNotFound) || err == nil && !strings.HasPrefix(info.ID, id) {
 		return nil, fmt.Errorf("session %s: %w", id, ErrNoSession)
 	}
 	if err != nil {

@@ -65,13 +65,22 @@ func TestSessionsOfAManagerAreReadByURL(t *testing.T) {
 		}
 		return string(data)
 	}
+	if _, err := there.Label(t.Context(), second, "the other one"); err != nil {
+		t.Fatal(err)
+	}
+	whole := func(s *session.Session) string { return s.ID()[:len(s.ID())-4] }
 	for url, want := range map[string]string{
+		"session://" + whole(there):                      `"title": "about othe"`,
+		"session://" + whole(here) + ":raw":              `"title": "about long"`,
+		"session://" + whole(there) + "/" + second[:20]:  `"content": "other"`,
+		"session://" + there.ID() + "/the%20other%20one": `"content": "other"`,
+		"session://" + whole(there) + "/the other one":   `"content": "other"`,
 		"artifact://0":                           "artifact of long",
 		"artifact://" + here.ID() + "/0":         "artifact of long",
 		"artifact://" + there.ID() + "/0":        "artifact of othe",
 		"session://" + here.ID():                 `"title": "about long"`,
 		"session://" + here.ID() + ":raw":        `"modified": "20`,
-		"session://" + there.ID():                `"entries": 2`,
+		"session://" + there.ID():                `"entries": 3`,
 		"session://" + here.ID() + "/" + first:   long,
 		"session://" + there.ID() + "/" + second: `"content": "other"`,
 	} {
@@ -80,6 +89,8 @@ func TestSessionsOfAManagerAreReadByURL(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
+		"session://0":                                       "names 2 sessions; give more of the id",
+		"session://" + there.ID() + "/0":                    "several entries begin with \"0\": give more of the id (",
 		"session://" + here.ID() + "/nope":                  "Entry nope not found",
 		"session://" + there.ID() + "/" + first:             "not found",
 		"session://" + there.ID()[:35] + "f" + "/x":         "not found",

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobref"
@@ -29,7 +31,7 @@ const MaxLen = 8 << 10
 // depends on the scheme.
 type URL struct {
 	Scheme  string
-	Session string // id of the session; "" is the session at hand
+	Session string // id of the session, with the scheme session maybe its beginning; "" is the session at hand
 
 	Artifact int64 // artifact
 
@@ -38,7 +40,7 @@ type URL struct {
 	Path    []string          // agent: a nested agent or keys of its output, decoded
 	Query   string            // agent: ?q=, decoded; "" is none
 
-	Entry string // session: "" is the session itself
+	Entry string // session: an id, its beginning or a label; "" is the session itself
 
 	Ref blobref.Ref // blob
 
@@ -206,7 +208,7 @@ func (u *URL) parseSession(segments []string) error {
 	if segments[0] == "" || len(segments) > 2 {
 		return sentence("session:// URL requires a session ID: session://<sessionId> or session://<sessionId>/<entryId>")
 	}
-	if err := u.setSession(segments[0], "session://<sessionId>"); err != nil {
+	if err := u.setSessionIf(beginsID, segments[0], "session://<sessionId>"); err != nil {
 		return err
 	}
 	if len(segments) == 2 {
@@ -230,18 +232,31 @@ func (u *URL) parseBlob(segments []string) error {
 	return nil
 }
 
-// setSession takes the id of a session: a UUID, or the 16 hexadecimal digits
-// that oh-my-pi used before 15; in lower case, as they stand in file names.
+// setSession takes the id of a session: a UUID, or the 16 hexadecimal digits that
+// oh-my-pi used before 15; in lower case, as they stand in file names.
 func (u *URL) setSession(id, form string) error {
+	return u.setSessionIf(func(id string) bool { return isUUID(id) || len(id) == 16 && beginsID(id) }, id, form)
+}
+
+// setSessionIf takes the id of a session if it is right.
+func (u *URL) setSessionIf(right func(string) bool, id, form string) error {
 	switch {
-	case isUUID(id) || len(id) == 16 && strings.Trim(id, hexDigits) == "":
+	case right(id):
 		u.Session = id
 		return nil
-	case isUUID(strings.ToLower(id)):
+	case right(strings.ToLower(id)):
 		return fmt.Errorf("session id %s is not in lower case: use %s with the id as the session has it", id, form)
 	default:
 		return fmt.Errorf("session id %.40q is not a UUID in lower case: use %s", id, form)
 	}
+}
+
+// beginsID reports whether s has the form of the id of a session, or of its beginning.
+func beginsID(s string) bool {
+	if s == "" || len(s) > 36 {
+		return false
+	}
+	return len(s) <= 16 && strings.Trim(s, hexDigits) == "" || isUUID(s+"00000000-0000-0000-0000-000000000000"[len(s):])
 }
 
 const hexDigits = "0123456789abcdef"
@@ -259,20 +274,19 @@ func isUUID(s string) bool {
 	return true
 }
 
-// maxEntry is the longest entry id in a URL, in bytes. pi and oh-my-pi take ids
-// of any length and make ones of 8 to 36.
-const maxEntry = 128
+// maxEntry is the longest name of an entry in a URL, in bytes: labels have up to 200. pi
+// and oh-my-pi take ids of any length and make ones of 8 to 36.
+const maxEntry = 200
 
-func checkEntry(id string) error {
-	if len(id) > maxEntry {
-		return fmt.Errorf("entry id %.20q... is %d bytes long, at most %d are allowed", id, len(id), maxEntry)
+// checkEntry checks the name of an entry: an id, the beginning of one, or a label.
+func checkEntry(name string) error {
+	if len(name) > maxEntry {
+		return fmt.Errorf("entry %.20q... is %d bytes long, at most %d are allowed", name, len(name), maxEntry)
 	}
-	for i := range len(id) {
-		if c := id[i]; c <= ' ' || c >= 0x7f {
-			return fmt.Errorf("entry id %q may hold only visible ASCII characters", id)
-		}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("entry %q may hold only visible characters and spaces", name)
 	}
-	if id == "" {
+	if strings.TrimSpace(name) == "" {
 		return sentence("session:// URL has an empty entry ID: use session://<sessionId>/<entryId>")
 	}
 	return nil

@@ -133,7 +133,7 @@ func TestParseRefusesWithASentence(t *testing.T) {
 		"session://x":                               "is not a UUID",
 		"session://" + strings.ToUpper(sid):         "not in lower case",
 		"session://" + sid + "/a/b":                 "requires a session ID",
-		"session://" + sid + "/" + strings.Repeat("a", 129): "at most 128",
+		"session://" + sid + "/" + strings.Repeat("a", 201): "at most 200",
 		"blob://sha256/":                            "requires a SHA-256",
 		"blob://sha256/" + someID[1:]:               "requires 64 lower-case hex digits, got 63",
 		"blob://sha256/" + strings.ToUpper(someID):  "requires 64 lower-case hex digits",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -101,23 +102,38 @@ func (s *Session) Labels(ctx context.Context) (map[string]string, error) {
 	return labels, nil
 }
 
-// FindEntry returns the id of the entry that abbreviation names: an id, or the
-// beginning of exactly one. The error matches ErrNoEntry when there is none, and is
-// an *AmbiguousEntryError when there are several.
-func (s *Session) FindEntry(ctx context.Context, abbreviation string) (string, error) {
+// FindEntry returns the id of the entry that name stands for: an id, a label, or the
+// beginning of exactly one id, in this order. The error matches ErrNoEntry when there is
+// none, and is an *AmbiguousEntryError when there are several.
+func (s *Session) FindEntry(ctx context.Context, name string) (string, error) {
 	t, err := s.Tree(ctx)
 	if err != nil {
 		return "", err
 	}
-	if i := t.Find(abbreviation); i >= 0 {
-		return abbreviation, nil
+	if i := t.Find(name); i >= 0 {
+		return name, nil
 	}
-	ambiguous := &AmbiguousEntryError{Abbreviation: abbreviation}
-	seen := map[string]bool{}
-	if abbreviation != "" {
+	labels, err := s.Labels(ctx)
+	if err != nil {
+		return "", err
+	}
+	ambiguous := &AmbiguousEntryError{Abbreviation: name}
+	label := CleanTitle(name)
+	if label != "" {
+		ambiguous.Label = true
+		for id, l := range labels {
+			if l == label && t.Find(id) >= 0 {
+				ambiguous.IDs = append(ambiguous.IDs, id)
+			}
+		}
+		slices.Sort(ambiguous.IDs)
+	}
+	if len(ambiguous.IDs) == 0 && name != "" {
+		ambiguous.Label = false
+		seen := map[string]bool{}
 		for i := range t.nodes.list {
 			id := string(t.nodes.id(int32(i)))
-			if strings.HasPrefix(id, abbreviation) && !seen[id] {
+			if strings.HasPrefix(id, name) && !seen[id] {
 				seen[id] = true
 				if ambiguous.IDs = append(ambiguous.IDs, id); len(ambiguous.IDs) > maxAmbiguous {
 					break
@@ -127,22 +143,29 @@ func (s *Session) FindEntry(ctx context.Context, abbreviation string) (string, e
 	}
 	switch len(ambiguous.IDs) {
 	case 0:
-		return "", fmt.Errorf("looking for entry %.40q of %s: %w; `agentrun sessions tree` shows what there is", abbreviation, s.Path(), ErrNoEntry)
+		return "", fmt.Errorf("looking for entry %.40q of %s: %w; `agentrun sessions tree` shows what there is", name, s.Path(), ErrNoEntry)
 	case 1:
 		return ambiguous.IDs[0], nil
 	}
+	ambiguous.IDs = ambiguous.IDs[:min(len(ambiguous.IDs), maxAmbiguous)]
 	return "", ambiguous
 }
 
 // maxAmbiguous is how many entries an AmbiguousEntryError names.
 const maxAmbiguous = 8
 
-// AmbiguousEntryError says that several entries have ids that begin as given.
+// AmbiguousEntryError says that several entries have ids that begin as given, or that
+// label.
 type AmbiguousEntryError struct {
 	Abbreviation string
+	Label        bool
 	IDs          []string // some of them
 }
 
 func (e *AmbiguousEntryError) Error() string {
-	return fmt.Sprintf("several entries begin with %.40q: give more of the id (%.400s)", e.Abbreviation, strings.Join(e.IDs, ", "))
+	ids := strings.Join(e.IDs, ", ")
+	if e.Label {
+		return fmt.Sprintf("several entries are labelled %.40q: give the id of one (%.400s)", e.Abbreviation, ids)
+	}
+	return fmt.Sprintf("several entries begin with %.40q: give more of the id (%.400s)", e.Abbreviation, ids)
 }

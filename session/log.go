@@ -31,7 +31,7 @@ func (m *Manager) OpenLog(path string) (*Log, error) {
 	}
 	err = func() (err error) {
 		if st.preamble, err = readPreamble(st.src); err != nil {
-			return fmt.Errorf("opening session %s: %w; the file was not changed", st.file.Name(), err)
+			return noPreamble(st.file.Name(), err)
 		}
 		if v := st.header.Version; !st.none && (v == 1 || v == 2) {
 			return st.read()

@@ -89,10 +89,18 @@ func openError(path string, err error) error {
 	return fmt.Errorf("opening session: %w", err)
 }
 
+// noPreamble is the error of opening a file whose first lines cannot be read.
+func noPreamble(path string, err error) error {
+	if errors.Is(err, ErrNotSession) {
+		return fmt.Errorf("opening session %s: %w; if it is one, agentrun doctor --repair %[1]s mends it; the file was not changed", path, err)
+	}
+	return fmt.Errorf("opening session %s: %w; the file was not changed", path, err)
+}
+
 func (st *state) read() error {
 	var err error
 	if st.preamble, err = readPreamble(st.src); err != nil {
-		return fmt.Errorf("opening session %s: %w; the file was not changed", st.file.Name(), err)
+		return noPreamble(st.file.Name(), err)
 	}
 	if st.none {
 		st.lastAt = st.src.size

@@ -58,7 +58,7 @@ it would read what it prints.`,
 		ValidArgsFunction: completeSession(env),
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), only(args, 0)) },
 	}
-	cmd.Flags().StringVar(&f.since, "since", "", "begin behind the entry with this `ID`")
+	cmd.Flags().StringVar(&f.since, "since", "", "begin behind this `ENTRY`: an id, its beginning, or a label")
 	cmd.Flags().BoolVar(&f.artifacts, "artifacts", false, "with --json also print the output of commands as it comes")
 	cmd.Flags().BoolVar(&f.untilEnd, "until-end", false, "end when no run is under way any more")
 	return cmd
@@ -72,6 +72,11 @@ func (f *followCommand) run(ctx context.Context, arg string) (err error) {
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
+	if f.since != "" {
+		if f.since, err = s.FindEntry(ctx, f.since); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	whenReaderGoes(f.stdout, cancel)

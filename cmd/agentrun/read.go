@@ -103,7 +103,7 @@ func (o *lazyOpener) OpenURL(ctx context.Context, u internalurl.URL) (*internalu
 	if err != nil {
 		return nil, err
 	}
-	if u.Session == "" && u.Scheme != internalurl.Blob {
+	if u.Scheme != internalurl.Blob && (u.Session == "" || o.env.session != "") {
 		info, err := o.env.find(ctx, m, "")
 		switch {
 		case errors.Is(err, errNoSession) && u.Scheme != internalurl.Session:
