@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"github.com/agentrun/agentrun/internal/ecmajson"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -108,7 +109,11 @@ func seen(t *testing.T, e entry.Entry) message {
 	switch m := m.(type) {
 	case entry.AssistantMessage:
 		for _, c := range m.Content.ToolCalls() {
-			v.Calls = append(v.Calls, fmt.Sprintf("%s %s %s", c.ID, c.Name, c.Arguments))
+			arguments, err := ecmajson.AppendNormal(nil, c.Arguments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Calls = append(v.Calls, digest(fmt.Sprintf("%s %s %s", c.ID, c.Name, arguments)))
 		}
 	case entry.ToolResultMessage:
 		v.Result = m.ToolCallID

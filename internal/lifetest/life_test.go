@@ -421,6 +421,10 @@ func shrink(t *testing.T, all []step) ([]step, *life, error) {
 	return all, l, err
 }
 
+// placeEnv names an empty directory to live in, for others to see what is left: package
+// interop has other programs open the sessions.
+const placeEnv = "AGENTRUN_TEST_PLACE"
+
 // lived lives n steps and tells what went wrong in as few as possible.
 func lived(t *testing.T, n int, deadly bool) {
 	// The same life every time, or a check of one change fails for an old fault of
@@ -437,7 +441,11 @@ func lived(t *testing.T, n int, deadly bool) {
 	}
 	t.Logf("AGENTRUN_TEST_SEED=%d", seed)
 	all := steps(seed, n, deadly)
-	i, l, err := run(t.Context(), t.TempDir(), all)
+	dir := os.Getenv(placeEnv)
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	i, l, err := run(t.Context(), dir, all)
 	if err == nil {
 		t.Logf("%d sessions were made; %d deaths, and how often each operation was done: %v", len(l.model.order), l.deaths, l.did)
 		return

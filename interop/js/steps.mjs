@@ -33,7 +33,7 @@ function seen(message) {
 	return {
 		role: message.role,
 		text: digest(texts.join("\n")),
-		calls: blocks.filter(b => b.type === "toolCall").map(b => `${b.id} ${b.name} ${JSON.stringify(b.arguments)}`),
+		calls: blocks.filter(b => b.type === "toolCall").map(b => digest(`${b.id} ${b.name} ${JSON.stringify(b.arguments)}`)),
 		result: message.toolCallId ?? "",
 		images: [...blocks.filter(b => b.type === "image"), ...(message.images ?? [])].map(b => digest(b.data)),
 	};
@@ -59,7 +59,13 @@ export async function run(program) {
 		const answer = (await program[step.do](step)) ?? null;
 		// Synchronously: the process must not end before a stream is drained.
 		const out = Buffer.from(`${JSON.stringify(answer)}\n`);
-		for (let at = 0; at < out.length; ) at += writeSync(1, out, at);
+		for (let at = 0; at < out.length; ) {
+			try {
+				at += writeSync(1, out, at);
+			} catch (e) {
+				if (e.code !== "EAGAIN") throw e; // the pipe is full for now
+			}
+		}
 	}
 	process.exit(0); // whatever timers the program has left
 }
