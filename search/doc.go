@@ -49,5 +49,6 @@
 // A query costs a look at each file's name and size, at the index, and at the chunks
 // that it names until there are enough hits. Words without a letter or digit, and
 // expressions without a whole word, are looked for in all files, on every core.
-// Memory is some batches of 64 KiB for each core, and the longest entry.
+// Memory is some batches of 64 KiB for each core, some megabytes of tokens and pages
+// while the index is written, and the longest entry.
 package search

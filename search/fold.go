@@ -163,12 +163,18 @@ func (f *folded) foldASCII(src []byte, cut bool) {
 			continue
 		}
 		from := i
-		for i < len(src) && asciiClass[src[i]] != separator {
+		kinds := 0
+		for i < len(src) {
+			c := asciiClass[src[i]]
+			if c == separator {
+				break
+			}
+			kinds |= 1 << c
 			text[i] = asciiFold[src[i]]
 			i++
 		}
 		f.addRun(run{from: int32(base + from), to: int32(base + i), cut: cut && from == 0})
-		if i-from <= longRun {
+		if i-from <= longRun && kinds&(kinds-1) != 0 { // a part begins where the kind changes
 			for parts := asciiParts(src[from:i]); parts != 0; parts &= parts - 1 {
 				f.mark(base + from + bits.TrailingZeros64(parts))
 			}
@@ -360,11 +366,12 @@ func (f *folded) tokens(each func(token []byte)) {
 		if len(text) > longRun {
 			continue
 		}
-		for i := range text {
-			at := int(r.from) + i
-			if !f.begin(at) {
-				continue
-			}
+		begins := f.beginsOf(r)
+		if begins&^1 == 0 {
+			continue // it has no parts
+		}
+		for left := begins; left != 0; left &= left - 1 {
+			i := bits.TrailingZeros64(left)
 			if i > 0 {
 				each(cutToken(text[i:]))
 			}
@@ -373,12 +380,26 @@ func (f *folded) tokens(each func(token []byte)) {
 				if end += size; end >= len(text) {
 					break
 				}
-				if f.begin(int(r.from) + end) {
+				if begins&(1<<end) != 0 {
 					each(text[i:end])
 				}
 			}
 		}
 	}
+}
+
+// beginsOf has a bit for each place in a run of at most longRun bytes where a word may
+// begin.
+func (f *folded) beginsOf(r run) uint64 {
+	word, bit := r.from>>6, r.from&63
+	b := f.begins[word] >> bit
+	if bit > 0 && int(word)+1 < len(f.begins) {
+		b |= f.begins[word+1] << (64 - bit)
+	}
+	if n := r.to - r.from; n < 64 {
+		b &= 1<<n - 1
+	}
+	return b
 }
 
 func (f *folded) cjkTokens(r run, each func(token []byte)) {

@@ -88,10 +88,15 @@ func (x *Searcher) openIndex(ctx context.Context) (*index, error) {
 	return ix, nil
 }
 
+// checkpointPages is how long the log of the database grows before it is brought into
+// it, in pages of 8 KiB: a build rewrites many pages, and syncs twice each time.
+const checkpointPages = 8192
+
 // openDatabase opens a database and sees that it is an index of this version.
 func openDatabase(ctx context.Context, name, how string) (*index, error) {
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: name}).EscapedPath()+"?"+how+
-		"_pragma=busy_timeout(2000)&_pragma=cache_size(-32768)&_pragma=mmap_size(0)&_txlock=immediate")
+		"_pragma=busy_timeout(2000)&_pragma=cache_size(-32768)&_pragma=mmap_size(0)&_txlock=immediate&_pragma=wal_autocheckpoint("+
+		strconv.Itoa(checkpointPages)+")")
 	if err != nil {
 		return nil, fmt.Errorf("opening the search index: %w", err)
 	}

@@ -3,13 +3,21 @@ package search
 import (
 	"context"
 	"runtime"
+	"sync"
 )
 
+// busyAhead is as many results as keep the workers busy.
+func busyAhead() int { return 2 * runtime.GOMAXPROCS(0) }
+
+// scratches are those of workers that ended: most files are small, and a worker's
+// tables are larger.
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
 // ordered runs jobs on every core and hands their results to each in the order of
-// the jobs. jobs yields them one after the other; it is not called ahead further
-// than keeps the workers busy. It stops at the first false or error of each, and
-// returns after every goroutine has ended.
-func ordered[J, R any](ctx context.Context, jobs func(yield func(J) bool), work func(context.Context, J, *scratch) R, each func(R) (bool, error)) error {
+// the jobs. jobs yields them one after the other; at most ahead results wait for each.
+// It stops at the first false or error of each, and returns after every goroutine has
+// ended.
+func ordered[J, R any](ctx context.Context, ahead int, jobs func(yield func(J) bool), work func(context.Context, J, *scratch) R, each func(R) (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	workers := runtime.GOMAXPROCS(0)
@@ -18,7 +26,7 @@ func ordered[J, R any](ctx context.Context, jobs func(yield func(J) bool), work 
 		out chan R
 	}
 	queue := make(chan task)
-	order := make(chan chan R, 2*workers)
+	order := make(chan chan R, ahead)
 	done := make(chan struct{}, workers+1)
 	go func() {
 		defer func() { close(queue); close(order); done <- struct{}{} }()
@@ -41,10 +49,11 @@ func ordered[J, R any](ctx context.Context, jobs func(yield func(J) bool), work 
 	for range workers {
 		go func() {
 			defer func() { done <- struct{}{} }()
-			var s scratch
+			s := scratches.Get().(*scratch)
 			for t := range queue {
-				t.out <- work(ctx, t.job, &s)
+				t.out <- work(ctx, t.job, s)
 			}
+			scratches.Put(s)
 		}()
 	}
 	var err error

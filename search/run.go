@@ -64,7 +64,7 @@ func (p *plan) run(ctx context.Context, owners []*owner) error {
 		}
 	}
 	d := &delivery{plan: p}
-	return ordered(ctx, jobs, p.work, func(a answer) (bool, error) { return d.take(ctx, a) })
+	return ordered(ctx, busyAhead(), jobs, p.work, func(a answer) (bool, error) { return d.take(ctx, a) })
 }
 
 func (p *plan) deliver(h Hit) bool {

@@ -68,13 +68,23 @@ func (t *tokenSet) grow() {
 // hashToken hashes at most maxToken bytes.
 func hashToken(b []byte) uint32 {
 	const k = 0x9E3779B97F4A7C15
-	h := uint64(len(b)) * k
-	for len(b) >= 8 {
-		h = bits.RotateLeft64(h^le64(b), 29) * k
-		b = b[8:]
+	n := len(b)
+	h := uint64(n) * k
+	switch {
+	case n >= 8:
+		for i := 0; i+8 < n; i += 8 {
+			h = bits.RotateLeft64(h^le64(b[i:]), 29) * k
+		}
+		h = (h ^ le64(b[n-8:])) * k // it may overlap what was hashed
+	case n >= 4:
+		h = (h ^ uint64(le32(b)) ^ uint64(le32(b[n-4:]))<<32) * k
+	case n > 0:
+		h = (h ^ uint64(b[0]) ^ uint64(b[n/2])<<8 ^ uint64(b[n-1])<<16) * k
 	}
-	for _, c := range b {
-		h = bits.RotateLeft64(h^uint64(c), 9) * k
-	}
-	return uint32(h >> 32)
+	return uint32((h ^ h>>29) * k >> 32)
+}
+
+func le32(b []byte) uint32 {
+	_ = b[3]
+	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }

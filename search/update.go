@@ -15,6 +15,10 @@ import (
 // A transaction is committed when it holds this much text.
 const commitBytes = 64 << 20
 
+// tokensAhead is how many chunks' tokens wait for the database, about 10 KB each: the
+// workers go on while it sorts what it was given and writes it out.
+const tokensAhead = 256
+
 // Update brings the index up to date with the files of all sessions, and makes it
 // where there is none, or none that can be used. It never waits: the error matches
 // ErrBusy while another process does the same. What was done when ctx ends stays
@@ -280,7 +284,7 @@ func (w *writer) file(ctx context.Context, s *source, f indexed, known bool) err
 		produce = w.x.logChunks
 	}
 	var failed error // of the file
-	err = ordered(ctx, func(yield func(*raw) bool) { failed = produce(ctx, t, f.upTo, yield) }, w.x.tokenize,
+	err = ordered(ctx, tokensAhead, func(yield func(*raw) bool) { failed = produce(ctx, t, f.upTo, yield) }, w.x.tokenize,
 		func(d *document) (bool, error) {
 			if d.err != nil {
 				failed = d.err
@@ -427,5 +431,6 @@ func (x *Searcher) tokenize(ctx context.Context, r *raw, s *scratch) *document {
 		at += int64(len(line)) + 1
 	}
 	d.tokens = bytes.Clone(s.set.doc)
+	r.text, r.lines = nil, nil // it may wait for long
 	return d
 }

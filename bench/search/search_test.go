@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentrun/agentrun/search"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -41,7 +43,13 @@ var queries = []struct {
 	{"in every artifact", []string{"error"}, false, []string{"-iF", "error"}},
 	{"part of an identifier", []string{"pooltimeout"}, false, []string{"-iF", "pooltimeout"}},
 	{"two words", []string{"connection", "refused"}, false, []string{"-i", "connection.*refused|refused.*connection"}},
+	{"two frequent words", []string{"nightly", "build"}, false, []string{"-i", "nightly.*build|build.*nightly"}},
+	{"two frequent words of lines", []string{"error", "connection"}, false, []string{"-i", "error.*connection|connection.*error"}},
+	{"beginning of many words", []string{"con"}, false, []string{"-iF", "con"}},
+	{"a number", []string{"200"}, false, []string{"-F", "200"}},
 	{"CJK", []string{"数据库连接"}, false, []string{"-F", "数据库连接"}},
+	{"CJK, frequent", []string{"连接"}, false, []string{"-F", "连接"}},
+	{"CJK, one character", []string{"库"}, false, []string{"-F", "库"}},
 	{"nowhere, of common parts", []string{"2031-01-01"}, false, []string{"-F", "2031-01-01"}},
 	{"regex", []string{`rotated by worker [0-9]+ after`}, true, []string{`rotated by worker [0-9]+ after`}},
 }
@@ -153,6 +161,8 @@ func corpus(b *testing.B) (*session.Manager, int64) {
 			}
 		}
 	}
+	// What is measured must not wait until the corpus itself is on the disk.
+	unix.Sync()
 	b.Logf("%d MB in %d sessions", size/1e6, sessions)
 	return m, size
 }
