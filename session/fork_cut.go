@@ -52,7 +52,7 @@ func (s *Session) cut(ctx context.Context, st state, o ForkOptions) (*cut, error
 		return nil, fmt.Errorf("entry %.40q: %w", o.At, ErrNoEntry)
 	}
 	if o.PathOnly {
-		return s.cutPath(ctx, t, at)
+		return s.cutPath(ctx, st, t, at)
 	}
 	return s.cutBehind(ctx, st, t, at)
 }
@@ -102,8 +102,11 @@ func (s *Session) cutBehind(ctx context.Context, st state, t *Tree, at int) (*cu
 // cutPath takes the entries from the root to entry at, as a context is built of them,
 // and says behind them again what entries on other branches say of these: their
 // labels, and the title.
-func (s *Session) cutPath(ctx context.Context, t *Tree, at int) (*cut, error) {
+func (s *Session) cutPath(ctx context.Context, st state, t *Tree, at int) (*cut, error) {
 	c := &cut{src: t.src, begin: t.begin}
+	if t.src == st.src {
+		c.file = st.plain()
+	}
 	way, _, err := t.ContextPath(at)
 	if err != nil {
 		return nil, err

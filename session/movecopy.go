@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -87,6 +86,36 @@ func relined(st state, line []byte) (parts []io.Reader) {
 	}
 }
 
+// relinedStep is how much of a log is copied between two looks at the context, in bytes.
+const relinedStep = 64 << 20
+
+// writeRelined writes a log that is not compressed with another header line. Where its
+// bytes are those of a file the kernel copies them.
+func (v *mover) writeRelined(ctx context.Context, w io.Writer, st state, line []byte) error {
+	var from io.ReaderAt = st.src
+	if f := st.plain(); f != nil {
+		from = f
+	}
+	if err := durable.Copy(w, from, 0, st.at); err != nil {
+		return err
+	}
+	if _, err := w.Write(line); err != nil {
+		return err
+	}
+	for at := st.at + int64(len(st.line)); at < st.src.size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next := min(at+relinedStep, st.src.size)
+		if err := durable.Copy(w, from, at, next); err != nil {
+			return err
+		}
+		v.count(next - at)
+		at = next
+	}
+	return nil
+}
+
 // relinedFolds are the folded stretches of such a log. All of them are behind its
 // header, and one that is lost stays so: the blob may come back.
 func relinedFolds(st state, line []byte) *folds {
@@ -101,18 +130,14 @@ func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, erro
 	if err != nil {
 		return 0, err
 	}
-	from, sum := v.counted(withContext(ctx, io.MultiReader(relined(st, line)...))), sha256.New()
+	sum := sha256.New()
 	checked := v.j.Cross || st.cold // else it is a rewrite like any other
-	if checked {
-		from = io.TeeReader(from, sum)
-	}
-	if st.cold {
+	if !checked {
+		err = v.writeRelined(ctx, f, st, line)
+	} else if from := io.TeeReader(v.counted(withContext(ctx, io.MultiReader(relined(st, line)...))), sum); st.cold {
 		err = writeCold(f, from, relinedFolds(st, line))
 	} else {
-		w := bufio.NewWriterSize(f, 1<<20)
-		if _, err = io.Copy(w, from); err == nil {
-			err = w.Flush()
-		}
+		_, err = io.CopyBuffer(struct{ io.Writer }{f}, from, make([]byte, 1<<20))
 	}
 	if err == nil {
 		err = f.Sync()
@@ -149,9 +174,15 @@ type countedReader struct {
 
 func (c *countedReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.v.copied += int64(n)
-	c.v.progress(c.v.copied)
+	c.v.count(int64(n))
 	return n, err
+}
+
+// count tells that n bytes more were copied.
+func (v *mover) count(n int64) {
+	if v.copied += n; v.progress != nil {
+		v.progress(v.copied)
+	}
 }
 
 // compare reads r to its end and checks that it has that sum.
@@ -300,12 +331,8 @@ func (v *mover) replaceHeader(ctx context.Context, st state, line []byte) error 
 			return writeCold(w, withContext(ctx, io.MultiReader(relined(st, line)...)), relinedFolds(st, line))
 		})
 	}
-	return durable.WriteFileFunc(v.fs, v.j.From, true, func(out io.Writer) error {
-		w := bufio.NewWriterSize(out, 1<<20)
-		if _, err := io.Copy(w, withContext(ctx, io.MultiReader(relined(st, line)...))); err != nil {
-			return err
-		}
-		return w.Flush()
+	return durable.WriteFileFunc(v.fs, v.j.From, true, func(w io.Writer) error {
+		return v.writeRelined(ctx, w, st, line)
 	})
 }
 

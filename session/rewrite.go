@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -175,27 +174,25 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 	st := s.known()
 	was, aerr := s.fs.Identify(s.Path())
 	err := durable.WriteFileFunc(s.fs, s.Path(), s.durability == Sync, func(out io.Writer) error {
-		var aside []byte // what is damaged, each stretch behind a newline
-		if st.header.Torn {
-			aside = append(bytes.Clone(st.line), '\n')
-		}
-		w := bufio.NewWriterSize(out, 1<<20)
-		w.Write(header)
 		if n := len(header); n == 0 || header[n-1] != '\n' {
-			w.WriteByte('\n')
+			header = append(header[:n:n], '\n')
 		}
-		err := eachForward(ctx, st.src, st.end, st.src.size, func(line []byte, _ int64) bool {
-			eachRecord(line, func(raw []byte, _ int, _ record.Envelope) {
-				w.Write(raw)
-				w.WriteByte('\n')
-			}, func(at, size int, kind Kind) {
-				if kind != KindJoined { // all of its records are written again
-					aside = append(append(aside, line[at:at+size]...), '\n')
-				}
-			})
-			return true
+		if _, err := out.Write(header); err != nil {
+			return err
+		}
+		var aside []byte
+		worker := func() func(a, b int64) sifted {
+			return func(a, b int64) sifted { return sift(st.src, st.end, a, b, st.src.size) }
+		}
+		err := inBlocks(ctx, st.end, st.src.size, worker, func(block sifted) error {
+			aside = append(aside, block.aside...)
+			if block.err != nil || len(block.good) == 0 {
+				return block.err
+			}
+			_, err := out.Write(block.good)
+			return err
 		})
-		if err = errors.Join(err, w.Flush()); err != nil || len(aside) == 0 {
+		if err != nil || len(aside) == 0 {
 			return err
 		}
 		// Before the new file takes the place of the old one, which has these bytes.
@@ -208,6 +205,52 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 		_ = s.keepTime(s.Path(), was.ModTime) // else it counts as worked on
 	}
 	return s.reopen()
+}
+
+// sifted is a block of a log: the good records of the lines that start in it, each
+// with a newline behind it, and what is damaged of them, likewise.
+type sifted struct {
+	good, aside []byte
+	err         error
+}
+
+// sift tells the good records of the lines that start in [a, b) from what is damaged.
+func sift(src source, from, a, b, end int64) (s sifted) {
+	lines, _, err := blockLines(src, from, a, b, end, nil)
+	if err != nil || len(lines) == 0 {
+		return sifted{err: err}
+	}
+	clean := true // so far good is what lines begins with
+	var records [][]byte
+	for at := 0; at < len(lines); {
+		size := bytes.IndexByte(lines[at:], '\n') + 1
+		closed := size > 0
+		if !closed {
+			size = len(lines) - at
+		}
+		line := bytes.TrimSuffix(lines[at:at+size], newline)
+		records = records[:0]
+		eachRecord(line, func(raw []byte, _ int, _ record.Envelope) {
+			records = append(records, raw)
+		}, func(at, size int, kind Kind) {
+			if kind != KindJoined { // all of its records are written again
+				s.aside = append(append(s.aside, line[at:at+size]...), '\n')
+			}
+		})
+		if clean && !(closed && len(records) == 1 && len(records[0]) == len(line)) {
+			clean, s.good = false, append(make([]byte, 0, len(lines)+slack), lines[:at]...)
+		}
+		if !clean {
+			for _, raw := range records {
+				s.good = append(append(s.good, raw...), '\n')
+			}
+		}
+		at += size
+	}
+	if clean {
+		s.good = lines
+	}
+	return s
 }
 
 // reopen reads the file that a rewrite of ours has put into place. What we wrote

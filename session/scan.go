@@ -53,6 +53,24 @@ func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) 
 // order, one segment at a time. It uses every core. With cites it also notes what
 // entries refer to outside of the log.
 func scan(ctx context.Context, src source, from, to int64, cites bool, each func(*segment) error) error {
+	return inBlocks(ctx, from, to, func() func(a, b int64) *segment {
+		var buf []byte
+		return func(a, b int64) (seg *segment) {
+			seg, buf = scanBlock(src, from, a, b, to, cites, buf)
+			return seg
+		}
+	}, func(seg *segment) error {
+		if seg.err != nil {
+			return seg.err
+		}
+		return each(seg)
+	})
+}
+
+// inBlocks makes something of every block of [from, to), on every core, and hands it
+// to each in their order. Each of the workers calls worker once, for what it then
+// calls one block after another.
+func inBlocks[T any](ctx context.Context, from, to int64, worker func() func(a, b int64) T, each func(T) error) error {
 	if from >= to {
 		return nil
 	}
@@ -61,18 +79,18 @@ func scan(ctx context.Context, src source, from, to int64, cites bool, each func
 	defer cancel()
 
 	// Every block has a place in the queue before any worker takes it, so that
-	// the segments come back in order while at most 2*workers exist.
+	// the results come back in order while at most 2*workers exist.
 	type job struct {
 		a, b int64
-		out  chan *segment
+		out  chan T
 	}
 	jobs := make(chan job)
-	order := make(chan chan *segment, 2*workers)
+	order := make(chan chan T, 2*workers)
 	go func() {
 		defer close(jobs)
 		defer close(order)
 		for a := from; a < to; a += blockSize {
-			j := job{a, min(a+blockSize, to), make(chan *segment, 1)}
+			j := job{a, min(a+blockSize, to), make(chan T, 1)}
 			select {
 			case order <- j.out:
 			case <-ctx.Done():
@@ -81,7 +99,7 @@ func scan(ctx context.Context, src source, from, to int64, cites bool, each func
 			select {
 			case jobs <- j:
 			case <-ctx.Done():
-				j.out <- &segment{err: ctx.Err()}
+				close(j.out)
 				return
 			}
 		}
@@ -90,24 +108,19 @@ func scan(ctx context.Context, src source, from, to int64, cites bool, each func
 	for range workers {
 		go func() {
 			defer func() { done <- struct{}{} }()
-			var buf []byte
+			work := worker()
 			for j := range jobs {
-				var seg *segment
-				seg, buf = scanBlock(src, from, j.a, j.b, to, cites, buf)
-				j.out <- seg
+				j.out <- work(j.a, j.b)
 			}
 		}()
 	}
 	var err error
 	for out := range order {
-		seg := <-out
-		if err != nil {
+		made, ok := <-out
+		if err != nil || !ok {
 			continue // drain, so that nobody is left waiting
 		}
-		if err = seg.err; err == nil {
-			err = each(seg)
-		}
-		if err != nil {
+		if err = each(made); err != nil {
 			cancel()
 		}
 	}

@@ -59,7 +59,7 @@ type given struct {
 
 // titleReach is how much of the end of a log is read for a title before the index
 // is asked, and then all of it.
-const titleReach = 4 << 20
+const titleReach = 16 << 20
 
 // lastTitle finds the last entry that gives a title. A compaction of ours repeats
 // the title of its time, so that nothing before it has to be read.
@@ -106,10 +106,16 @@ type titleMark struct {
 	given
 }
 
+// titleWords are parts of every type that kindOf says may tell of a title.
+var titleWords = newWordSearch("title_change", "session_info", "compaction")
+
 // findTitle searches [from, to) backwards. told is false when nothing there says
 // what the title was.
 func findTitle(ctx context.Context, src source, from, to int64) (found given, told bool, err error) {
 	err = eachBackward(ctx, src, from, to, func(line []byte, at int64) bool {
+		if titleWords.next(line) == len(line) {
+			return true
+		}
 		eachRecord(line, func(raw []byte, _ int, e record.Envelope) {
 			if g, ok := titleIn(kindOf(e.Type), newEntry(raw, at, e, 0), string(e.Timestamp)); ok {
 				found, told = g, true

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session"
 )
 
@@ -93,7 +94,8 @@ func BenchmarkRewrite(b *testing.B) {
 			b.SetBytes(int64(len(log)))
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
-				if err := os.WriteFile(path, log, 0o600); err != nil {
+				// Synced, or the first sync of the rename would write it.
+				if err := durable.WriteFile(durable.OS, path, true, log); err != nil {
 					b.Fatal(err)
 				}
 				s, err := m.Open(context.Background(), path)
