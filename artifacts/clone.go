@@ -39,6 +39,10 @@ type Cloned struct {
 	Bytes     int64          // of everything that came along
 	Shared    int64          // bytes of those that are hard links
 	Failed    []CloneFailure // what did not come along, artifacts by number first; everything else did
+	// Vanished is set when something was not there any more, or not at all. Its writer
+	// has discarded it, or the directory was moved while it was cloned: whoever moves
+	// directories looks where it is now.
+	Vanished bool
 }
 
 // CloneFailure is a file that could not be brought along.
@@ -117,6 +121,7 @@ func (c *cloner) root(ctx context.Context, from, to string) error {
 	at, err := c.fs.Identify(from)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		c.done.Vanished = true
 		return nil
 	case err != nil:
 		return err
@@ -297,7 +302,10 @@ func isSealed(name string) bool {
 // note lists a file that did not come along. One that is gone meanwhile was
 // discarded by its writer.
 func (d *cloneDir) note(name string, err error) error {
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.done.Vanished = true
+	case err != nil:
 		d.done.Failed = append(d.done.Failed, CloneFailure{Name: filepath.Join(d.rel, name), ID: -1, Err: err})
 	}
 	return nil
@@ -338,6 +346,9 @@ func (d *cloneDir) handedOut(from, to string) error {
 	err := index.record(countersName)
 	var irregular *durable.NotRegularError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &irregular) {
+		if _, err := d.fs.Identify(from); err != nil {
+			d.done.Vanished = true
+		}
 		return nil // numbers are known from names and the log
 	}
 	return err

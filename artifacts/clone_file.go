@@ -62,6 +62,7 @@ func (d *cloneDir) outputs(all []output, step func() error) error {
 			case err == nil:
 				came = append(came, *o)
 			case errors.Is(err, errDiscarded):
+				d.done.Vanished = true
 			default:
 				if err := d.missing(*o, err); err != nil {
 					return err

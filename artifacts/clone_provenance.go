@@ -53,6 +53,7 @@ func (d *cloneDir) writeNote(name, text string) error {
 func (d *cloneDir) keep(name string) error {
 	err := d.record(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		d.done.Vanished = d.done.Vanished || err != nil
 		return nil
 	}
 	var irregular *durable.NotRegularError
@@ -152,6 +153,7 @@ func (d *cloneDir) provenanceOf(o output) error {
 	if o.final {
 		err := d.record(name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
+			d.done.Vanished = d.done.Vanished || errors.Is(err, fs.ErrNotExist) && d.has(name)
 			return nil // of another program, or of another file of this number
 		}
 		return err

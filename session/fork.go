@@ -218,10 +218,11 @@ func (s *Session) cloneArtifacts(ctx context.Context, child *Session, cut *cut, 
 			Sync: s.durability == Sync, Now: s.now, FS: s.fs, Progress: o.Progress, Only: cut.cites,
 		})
 		now, settled, lerr := s.LocateArtifacts(ctx, false)
-		if lerr == nil && settled && now == from {
+		// It may have been away and come back: then something is missing, or all.
+		away := (cloned.Vanished || errors.Is(err, fs.ErrNotExist)) && try < maxMoves && there(s.fs, from)
+		if lerr == nil && settled && now == from && !away {
 			return cloned, err
 		}
-		// Files may have gone away while they were listed.
 		if err == nil {
 			child.discardArtifacts()
 		}

@@ -310,6 +310,73 @@ func TestAForkOutsideOfTheHomeIsKnownToIt(t *testing.T) {
 	}
 }
 
+// awayOnce is a file system on which what lies beside a log is not there for a moment,
+// because it was moved and came back.
+type awayOnce struct {
+	durable.FS
+	name string // of what is looked for at that moment
+	gone bool
+}
+
+func (a *awayOnce) away(name string) error {
+	if a.gone || filepath.Base(name) != a.name {
+		return nil
+	}
+	a.gone = true
+	return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+func (a *awayOnce) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	if err := a.away(name); err != nil {
+		return nil, err
+	}
+	return a.FS.OpenFile(name, flag, perm)
+}
+
+func (a *awayOnce) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := a.away(name); err != nil {
+		return nil, err
+	}
+	return a.FS.ReadDir(name)
+}
+
+func (a *awayOnce) Identify(name string) (durable.Identity, error) {
+	if err := a.away(name); err != nil {
+		return durable.Identity{}, err
+	}
+	return a.FS.Identify(name)
+}
+
+func (a *awayOnce) Link(oldpath, newpath string) error {
+	if err := a.away(oldpath); err != nil {
+		return err
+	}
+	return a.FS.Link(oldpath, newpath)
+}
+
+func TestAForkOfASessionThatWasAwayForAMomentHasItsArtifacts(t *testing.T) {
+	base := newManager(t, session.Options{Durability: session.Flush})
+	path, _ := withArtifacts(t, base)
+	for _, name := range []string{filepath.Base(strings.TrimSuffix(path, ".jsonl")), "1.bash.log", ".artifact-1.json", "Anna.jsonl"} {
+		t.Run(name, func(t *testing.T) {
+			fsys := &awayOnce{FS: durable.OS, name: name}
+			m := must(session.OpenManager(base.Home(), session.Options{Durability: session.Flush, FS: fsys}))
+			fork, forked := forkOf(t, m, path, session.ForkOptions{})
+			if !fsys.gone || forked.Artifacts.Linked+forked.Artifacts.Copied+forked.Artifacts.Reflinked != 3 {
+				t.Errorf("it was away: %t; got %+v", fsys.gone, forked.Artifacts)
+			}
+			for i := range int64(3) {
+				if got := artifactText(t, fork, i); got != fmt.Sprintf("artifact %d\n", i) {
+					t.Errorf("artifact %d holds %q", i, got)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(fork.ArtifactsDir(), "Anna.jsonl")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestForksOfASessionThatIsMovedHaveItsArtifacts(t *testing.T) {
 	m := newManager(t, session.Options{Durability: session.Flush})
 	path, entries := withArtifacts(t, m)
