@@ -56,6 +56,9 @@ const (
 // FlushAfter is how long bytes wait for more before they are written to the file.
 const FlushAfter = 50 * time.Millisecond
 
+// spillFlush is FlushAfter with Options.Spill, where somebody reads while it comes.
+const spillFlush = 10 * time.Millisecond
+
 // ErrClosed is returned by writes behind Close.
 var ErrClosed = errors.New("outputsink: the sink is closed")
 
@@ -230,10 +233,14 @@ func (s *Sink) arm() {
 	}
 	s.armed = true
 	s.late.Add(1)
+	after := FlushAfter
+	if s.opts.Spill {
+		after = spillFlush
+	}
 	if s.flusher == nil {
-		s.flusher = time.AfterFunc(FlushAfter, s.flushLate)
+		s.flusher = time.AfterFunc(after, s.flushLate)
 	} else {
-		s.flusher.Reset(FlushAfter)
+		s.flusher.Reset(after)
 	}
 }
 

@@ -15,10 +15,20 @@ func newBashCommand(env *environment) *cobra.Command {
 		Short: "Run a shell script, show and keep its output, record the run",
 		Long: `bash runs a script with bash -c, or with sh -c where there is no bash. It shows
 and keeps the output as exec does. A script that begins with - goes behind --.
+Programs see variables with which they open no pager and no editor and ask for
+nothing. The script ends after 300 s unless --timeout says otherwise (0 never).
+
+With --shell NAME the script runs in a shell of the session that goes on: the
+next script with that NAME finds its working directory, variables, functions,
+aliases and options. It ends after 30 minutes without a script. A second script
+at the same time has a copy. With --background the script runs as a job (see
+jobs), with --shell NAME in a copy of that shell.
 
 ` + runHelp,
 		Example: `  agentrun bash 'make 2>&1 | grep -c warning'
-  agentrun bash --timeout 30s --cwd /tmp 'while :; do date; sleep 1; done'`,
+  agentrun bash --timeout 30s --cwd /tmp 'while :; do date; sleep 1; done'
+  agentrun bash --shell work 'cd src && export CGO_ENABLED=0'
+  agentrun bash --background 'npm run dev'`,
 		Annotations: map[string]string{makesSessions: "yes"},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -30,9 +40,17 @@ and keeps the output as exec does. A script that begins with - goes behind --.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if run.background {
+				return run.start(cmd.Context(), args[0])
+			}
 			return run.run(cmd.Context(), bash.Options{Script: args[0]})
 		},
 	}
 	run.addFlags(cmd.Flags())
+	run.timeout = timeout(bash.DefaultTimeout)
+	cmd.Flags().Lookup("timeout").DefValue = run.timeout.String()
+	cmd.Flags().StringVar(&run.shell, "shell", "", "run in the shell of the session called `NAME`")
+	cmd.Flags().BoolVar(&run.background, "background", false, "run as a job, and print its id")
+	cmd.Flags().StringVar(&run.program, "shell-path", "", "the shell is `PROGRAM`: a bash, zsh or sh")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/tidwall/gjson"
 
+	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool/shell"
 )
 
@@ -31,6 +33,14 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
+			env.Defer(func() {
+				homes, _ := filepath.Glob(filepath.Join(env.WorkDir, "*", "agentrun"))
+				for _, home := range homes {
+					if err := supervisor.StopAll(context.Background(), home); err != nil {
+						t.Error(err)
+					}
+				}
+			})
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "user"))
 			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
 			env.Setenv("TZ", "UTC")

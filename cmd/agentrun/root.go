@@ -92,7 +92,7 @@ recorded in the log of a session.`,
 	root.AddCommand(
 		newExecCommand(env), newBashCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
-		newFollowCommand(env), newSearchCommand(env), newGCCommand(env), newConfigCommand(env), newCheckpointCommand(env), newRewindCommand(env),
+		newJobsCommand(env), newSuperviseCommand(env), newFollowCommand(env), newSearchCommand(env), newGCCommand(env), newConfigCommand(env), newCheckpointCommand(env), newRewindCommand(env),
 	)
 	root.AddCommand(newEditCommand(env), newWriteCommand(env), newToolsCommand(env), newCallCommand(env))
 	complete(root, "session", completeSession(env))

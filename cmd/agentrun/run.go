@@ -42,6 +42,9 @@ type commandRun struct {
 	cwd     string
 	env     variables
 	pass    bool // --stdin
+
+	shell, program string // --shell, --shell-path
+	background     bool
 }
 
 func (r *commandRun) addFlags(f *pflag.FlagSet) {
@@ -107,6 +110,11 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	defer sigs.release()
 	o.Kill = sigs.kill
 	o.Dir, o.Env, o.Timeout = r.cwd, r.env, time.Duration(r.timeout)
+	closeShell, err := r.choose(&o, s)
+	if err != nil {
+		return err
+	}
+	defer closeShell()
 	o.Log, o.Artifacts = s, r.artifacts(s)
 	if r.pass {
 		o.Stdin = r.stdin

@@ -44,6 +44,9 @@ With --json it prints an object: id, path (where it was), trash (where it is).`,
 					return err
 				}
 			}
+			if err := env.stopRunning(cmd.Context(), m, info.Path); err != nil {
+				return err
+			}
 			gone, err := m.Trash(cmd.Context(), info.Path)
 			if err != nil {
 				return err
@@ -61,6 +64,16 @@ With --json it prints an object: id, path (where it was), trash (where it is).`,
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "remove a session that has a run in flight too")
 	return cmd
+}
+
+// stopRunning ends the shells and jobs of a session, which end with it.
+func (e *environment) stopRunning(ctx context.Context, m *session.Manager, path string) (err error) {
+	s, err := m.View(ctx, path)
+	if err != nil {
+		return nil // what can not be opened has none
+	}
+	defer func() { err = closeSession(s, err) }()
+	return e.supervisorOf(s).Stop(ctx)
 }
 
 // refuseRunning returns an error when a run of the session is in flight.

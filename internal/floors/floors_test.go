@@ -54,6 +54,8 @@ var floorOf = map[string]int{
 	"follow":         3,
 	"transcript":     3,
 
+	"supervisor": 4,
+
 	"cmd/agentrun/internal/picker": 7,
 	"cmd/agentrun":                 8,
 }

@@ -114,7 +114,13 @@ func Start(c Command) (*Shim, error) {
 		Path: "/proc/self/exe", Args: append(args, c.Argv...), Dir: c.Dir, Env: c.Env,
 		ExtraFiles: extra, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	if err := cmd.Start(); err != nil {
+	roots.mu.Lock() // a shim is enrolled before anybody takes it for a stray
+	err = cmd.Start()
+	if err == nil {
+		roots.enroll(cmd.Process.Pid)
+	}
+	roots.mu.Unlock()
+	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("starting a process to own others: %w", err)
 	}
@@ -123,6 +129,7 @@ func Start(c Command) (*Shim, error) {
 	if err := s.begin(lines); err != nil {
 		ours.Close()
 		_ = cmd.Wait()
+		dismiss(cmd.Process.Pid, false)
 		return nil, err
 	}
 	go s.follow(lines)
@@ -164,6 +171,7 @@ func (s *Shim) follow(lines *bufio.Scanner) {
 		}
 	}
 	_ = s.cmd.Wait()
+	dismiss(s.cmd.Process.Pid, !told)
 	if !told { // somebody killed the shim, and the command with it
 		s.status.Wait = syscall.WaitStatus(syscall.SIGKILL)
 		close(s.exited)

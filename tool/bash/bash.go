@@ -77,6 +77,14 @@ type Options struct {
 	// with, and stay; Stdin is not used.
 	Shell Runner
 
+	// StdinPath is a file that Shell's script reads; "" is empty.
+	StdinPath string
+
+	// Job marks a run that goes on by itself: its artifact is made first, holds all that it prints from the first byte
+	// on, and stands in its Start. Artifacts is needed. Begun is told of it when all that is recorded.
+	Job   bool
+	Begun func(Start)
+
 	// MaxOutput ends a command that writes more, as Timeout does; in bytes, 0 is without limit.
 	MaxOutput int64
 
@@ -143,6 +151,8 @@ func (o *Options) process() (*Process, string, error) {
 		return nil, "", errors.New("running a command: a shell runs scripts: quote the program and its arguments")
 	case len(o.Argv) > 0:
 		return p, Quote(o.Argv), nil
+	case o.Job && (o.Artifacts == nil || o.Log == nil):
+		return nil, "", errors.New("running a job: it needs a session with artifacts")
 	case strings.TrimSpace(o.Script) == "":
 		return nil, "", errors.New("running a command: there is none: give a program or a script")
 	}
@@ -163,8 +173,16 @@ type run struct {
 
 func (r *run) run(ctx context.Context, p *Process, where location) (Result, error) {
 	res := Result{Run: r.id}
+	if r.Job {
+		if _, err := r.open(ctx); err != nil {
+			return res, fmt.Errorf("%s was not started: %w", p.name(), err)
+		}
+	}
 	if r.Log != nil {
 		if err := r.begin(ctx, p, where, &res); err != nil {
+			if r.Job {
+				_ = r.artifact.Discard()
+			}
 			return res, err
 		}
 	}
@@ -173,7 +191,9 @@ func (r *run) run(ctx context.Context, p *Process, where location) (Result, erro
 		options = *r.Sink
 	}
 	options.Open = nil
-	if r.Artifacts != nil {
+	if options.Spill = r.Job; r.Job {
+		options.Open = func() (outputsink.File, error) { return r.artifact, nil }
+	} else if r.Artifacts != nil {
 		options.Open = func() (outputsink.File, error) { return r.open(ctx) }
 	}
 	sink := outputsink.New(options)
@@ -183,8 +203,12 @@ func (r *run) run(ctx context.Context, p *Process, where location) (Result, erro
 	started := func(pid int) { r.feedback.started <- pid }
 	var err error
 	if r.Shell != nil {
+		dir := ""
+		if r.Dir != "" {
+			dir = where.dir
+		}
 		res.Exit, err = r.Shell.RunScript(ctx, &Script{
-			Text: r.Script, Dir: r.Dir, Env: r.Env, Stdout: out, Stderr: out, Timeout: r.Timeout,
+			Text: r.Script, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: out, Stderr: out, Timeout: r.Timeout,
 			Kill: r.Kill, Feedback: r.feedback.found, Limit: out.limit, Started: started,
 		})
 	} else {
@@ -209,9 +233,16 @@ func (r *run) begin(ctx context.Context, p *Process, where location, res *Result
 	if !p.shell {
 		s.Argv = p.Argv
 	}
+	if r.Job {
+		number := r.artifact.ID()
+		s.Job, s.Artifact = true, &number
+	}
 	id, err := begin(ctx, r.Log, s)
 	if err == nil {
 		res.StartEntry = id
+		if r.Begun != nil {
+			r.Begun(s)
+		}
 		return nil
 	}
 	err = fmt.Errorf("%s was not started: %w", p.name(), err)

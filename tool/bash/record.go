@@ -36,6 +36,7 @@ type Start struct {
 	Cwd      string    `json:"cwd"`
 	Artifact *int64    `json:"artifact"`  // null: a number is taken when there is output to keep
 	Began    time.Time `json:"startTime"` // by the wall clock, to the millisecond
+	Job      bool      `json:"job,omitempty"` // it goes on by itself, and its artifact is its output from the first byte
 	Owner
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type Script struct {
 	Text string
 	Dir  string   // the directory to change to before; "" stays
 	Env  []string // variables to export before, KEY=VALUE
+
+	Stdin string // the path of what it reads; "" is empty
 
 	// Stdout and Stderr get the output. One goroutine at a time writes to either.
 	Stdout, Stderr io.Writer
@@ -47,11 +50,15 @@ var quiet = []string{
 
 // ScriptEnvironment is what a shell for scripts is started with: dir as an absolute path, and the environment of this
 // process, with what keeps programs from waiting for a person, and additions (KEY=VALUE) laid over it.
-func ScriptEnvironment(dir string, additions []string) (env []string, abs string, err error) {
+// A base takes the place of this process's environment; nil is that.
+func ScriptEnvironment(base []string, dir string, additions []string) (env []string, abs string, err error) {
+	if base == nil {
+		base = os.Environ()
+	}
 	if abs, err = workingDirectory(dir); err != nil {
 		return nil, "", err
 	}
-	env, err = environment(append(os.Environ(), quiet...), abs, additions)
+	env, err = environment(slices.Concat(base, quiet), abs, additions)
 	return env, abs, err
 }
 

@@ -29,7 +29,7 @@ var bashDialect = &dialect{
 while { IFS=' ' builtin read -r -u 63 __agentrun_call __agentrun_slot __agentrun_err __agentrun_nonce
 && { IFS= builtin read -r -d '' __agentrun_before && IFS= builtin read -r -d '' __agentrun_script; } <"$__agentrun_fds/$__agentrun_text"; };
 do builtin eval "$__agentrun_before" || :;
-builtin eval "$__agentrun_script" </dev/null >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
+builtin eval "$__agentrun_script" <"$__agentrun_stdin" >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
 __agentrun_end end "$?" "$@" || :;
 done`),
 	boot: `
@@ -111,8 +111,5 @@ func (d *dialect) text(before, script string) string {
 	if d == bashDialect {
 		return before + "\x00" + script + "\x00"
 	}
-	if before != "" {
-		before += "; "
-	}
-	return before + script + "\n"
+	return before + "; exec <\"$__agentrun_stdin\"; " + script + "\n"
 }

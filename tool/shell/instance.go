@@ -125,7 +125,7 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 	if _, err = boot.WriteString(d.booting(os.Getpid(), int(i.text.Fd()), int(control.Fd()), state)); err != nil {
 		return nil, fmt.Errorf("starting a shell: %w", err)
 	}
-	env, dir, err := bash.ScriptEnvironment(s.opts.Dir, s.opts.Env)
+	env, dir, err := bash.ScriptEnvironment(s.opts.Environ, s.opts.Dir, s.opts.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -219,15 +219,17 @@ func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, er
 // announce gives the script to the loop.
 func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	var before strings.Builder
+	stdin := os.DevNull
+	if c.Stdin != "" {
+		stdin = c.Stdin
+	}
+	before.WriteString("__agentrun_stdin=" + bash.Quote([]string{stdin}))
 	if c.Dir != "" {
-		before.WriteString("cd -- " + bash.Quote([]string{c.Dir}))
+		before.WriteString("; cd -- " + bash.Quote([]string{c.Dir}))
 	}
 	for _, kv := range c.Env {
 		k, v, _ := strings.Cut(kv, "=")
-		if before.Len() > 0 {
-			before.WriteString("; ")
-		}
-		before.WriteString("export " + bash.Quote([]string{k}) + "=" + bash.Quote([]string{v}))
+		before.WriteString("; export " + bash.Quote([]string{k}) + "=" + bash.Quote([]string{v}))
 	}
 	text := i.shell.dialect.text(before.String(), c.Text)
 	if err := i.text.Truncate(0); err != nil {

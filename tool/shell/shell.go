@@ -42,6 +42,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/agentrun/agentrun/internal/shim"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -59,6 +60,8 @@ type Options struct {
 	Path string   // of the shell; "" looks for bash, then sh
 	Dir  string   // where it starts; "" is the working directory of this process
 	Env  []string // additions to the environment of this process, KEY=VALUE
+	// Environ takes the place of the environment of this process; nil is that.
+	Environ []string
 }
 
 // Shell is one shell. Use [New].
@@ -107,14 +110,12 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (bash.Exit, error
 		return bash.Exit{}, errors.New("running a script: it contains a NUL byte, which no shell can be given")
 	}
 	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.others.Add(1)
-	}
-	s.mu.Unlock()
-	if closed {
+	if s.closed {
+		s.mu.Unlock()
 		return bash.Exit{}, ErrClosed
 	}
+	s.others.Add(1)
+	s.mu.Unlock()
 	defer s.others.Done()
 	select {
 	case <-s.turn:
@@ -127,24 +128,32 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (bash.Exit, error
 
 // aside runs a script in a shell of its own, because another one is running in s.
 func (s *Shell) aside(ctx context.Context, c *bash.Script) (bash.Exit, error) {
-	own, err := New(Options{Path: s.path, Dir: s.opts.Dir, Env: s.opts.Env})
+	own, err := s.Copy()
 	if err != nil {
 		return bash.Exit{}, err
 	}
 	defer own.Close()
-	s.mu.Lock()
-	if s.good >= 0 {
-		if err = copyFile(own.states[0], s.states[s.good]); err == nil {
-			own.good = 0
-		}
-	}
-	s.mu.Unlock()
-	if err != nil {
-		return bash.Exit{}, err
-	}
 	exit, err := own.run(ctx, c)
 	exit.Notes = append(exit.Notes, "Another script was running in the shell: this one had its own, a copy, and what it changed there is not carried over")
 	return exit, err
+}
+
+// Copy returns another shell, which begins with the state of the last script that ended in s.
+func (s *Shell) Copy() (*Shell, error) {
+	own, err := New(Options{Path: s.path, Dir: s.opts.Dir, Env: s.opts.Env, Environ: s.opts.Environ})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.good >= 0 {
+		if err := copyFile(own.states[0], s.states[s.good]); err != nil {
+			own.release()
+			return nil, err
+		}
+		own.good = 0
+	}
+	return own, nil
 }
 
 // run runs a script in the shell that lives, or in a new one.
@@ -154,14 +163,20 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		s.live = nil
 	}
 	if s.live == nil {
+		began := time.Now()
 		live, err := s.start(ctx, c.Kill)
 		if err != nil {
-			return bash.Exit{}, err
+			exit := bash.Exit{Code: bash.CodeFailure, Began: began, Duration: time.Since(began)}
+			if exit.Cancelled = ctx.Err() != nil || closed(c.Kill); exit.Cancelled {
+				exit.Notes = append(exit.Notes, "The script was not started")
+				return exit, nil
+			}
+			return exit, err
 		}
 		s.live = live
 	}
 	if err := s.live.hasDirectory(c.Dir); err != nil {
-		return bash.Exit{}, err
+		return bash.Exit{Code: bash.CodeFailure}, err
 	}
 	exit, ended, err := s.live.run(ctx, c)
 	if ended {
@@ -171,6 +186,15 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		s.live = nil
 	}
 	return exit, err
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // next is the slot for the next state.

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/internal/notify"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/supervisor"
+	"github.com/agentrun/agentrun/tool/bash"
+	"github.com/agentrun/agentrun/tool/read"
+)
+
+func newJobsCommand(env *environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "Run commands in the background, and see to them",
+		Long: `jobs runs commands that go on when agentrun has ended, under a process of the
+session that owns them. A job's start and end are recorded in the session, and
+its output is an artifact from the first byte on. Without a command jobs lists.
+
+Its state is running, exited, killed (by a signal, a timeout, jobs kill, or with
+the process that owned it) or lost (the machine was started anew meanwhile).
+
+With --json start prints an object: id, url, artifact; the others one object a
+line: id, url, state, exitCode, started, ended, artifact, command.`,
+		Example: `  agentrun jobs start -- npm run dev
+  agentrun jobs tail --follow 0
+  agentrun jobs kill 0`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return env.listJobs(cmd.Context()) },
+	}
+	cmd.AddCommand(newJobsStartCommand(env), newJobsListCommand(env), newJobsWaitCommand(env), newJobsTailCommand(env), newJobsSendCommand(env), newJobsKillCommand(env))
+	return cmd
+}
+
+func newJobsStartCommand(env *environment) *cobra.Command {
+	run := &commandRun{environment: env}
+	cmd := &cobra.Command{
+		Use:   "start [flags] [--] COMMAND [ARG...]",
+		Short: "Start a command in the background and print its id",
+		Long: `start runs a program with its arguments in the background. For a script use
+agentrun bash --background. What it reads is what jobs send sends.`,
+		Example: `  agentrun jobs start -- npm run dev
+  agentrun jobs start --timeout 1h --json -- make soak | jq -r .id`,
+		Annotations: map[string]string{makesSessions: "yes"},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "" {
+				return usagef("no command: give a program and its arguments, as in: agentrun jobs start -- npm run dev")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return run.start(cmd.Context(), bash.Quote(args)) },
+	}
+	f := cmd.Flags()
+	f.Var(&run.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
+	f.StringVar(&run.cwd, "cwd", "", "run the command in the directory `DIR`")
+	f.Var(&run.env, "env", "set a variable for the command; may be repeated")
+	return cmd
+}
+
+func newJobsListCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the jobs of the session",
+		Long:  "list shows all jobs that the session has had, in the order of their starts.",
+		Args:  positional(0, 0, "no arguments"),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return env.listJobs(cmd.Context()) },
+	}
+}
+
+func newJobsWaitCommand(env *environment) *cobra.Command {
+	var most timeout
+	cmd := &cobra.Command{
+		Use:   "wait ID",
+		Short: "Wait until a job has ended, and say how",
+		Long: `wait returns when the job has ended. With --timeout it returns after that time
+with what there is to say then.`,
+		Args: positional(1, 1, "the id of a job"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
+				if most > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, time.Duration(most))
+					defer cancel()
+				}
+				if err := env.supervisorOf(s).Wait(ctx, j.Number); err != nil && ctx.Err() == nil {
+					return err
+				}
+				return env.printJobAgain(cmd.Context(), s, j.Number)
+			})
+		},
+	}
+	cmd.Flags().Var(&most, "timeout", "wait for `TIME` at most")
+	return cmd
+}
+
+func newJobsTailCommand(env *environment) *cobra.Command {
+	var (
+		lines  int64
+		follow bool
+	)
+	cmd := &cobra.Command{
+		Use:   "tail ID",
+		Short: "Show the end of a job's output",
+		Long: `tail shows the last lines of what a job has printed until now. With --follow it
+shows all of it, and what comes, until the job has ended.
+
+With --json it prints the object of the job with one more member: output.`,
+		Args: positional(1, 1, "the id of a job"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
+				if follow {
+					return env.followJob(ctx, s, j)
+				}
+				return env.tailJob(ctx, j, lines)
+			})
+		},
+	}
+	cmd.Flags().Int64VarP(&lines, "lines", "n", 50, "show the last `N` lines")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
+	return cmd
+}
+
+func newJobsSendCommand(env *environment) *cobra.Command {
+	var eof, bare bool
+	cmd := &cobra.Command{
+		Use:   "send ID TEXT",
+		Short: "Give a job a line to read",
+		Long:  "send writes TEXT and a newline to the standard input of a job. --eof ends that input.",
+		Args:  positional(1, 2, "the id of a job and a text"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 && !eof {
+				return usagef("jobs send takes the id of a job and a text, or --eof")
+			}
+			text := only(args, 1)
+			if len(args) == 2 && !bare {
+				text += "\n"
+			}
+			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
+				if err := env.supervisorOf(s).Send(ctx, j.Number, text, eof); err != nil {
+					return aboutJob(j, err)
+				}
+				return env.quietly(ctx, s, j.Number)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&eof, "eof", false, "end the input behind the text")
+	cmd.Flags().BoolVar(&bare, "no-newline", false, "send the text alone")
+	return cmd
+}
+
+func newJobsKillCommand(env *environment) *cobra.Command {
+	var now bool
+	cmd := &cobra.Command{
+		Use:   "kill ID",
+		Short: "End a job and everything that it started",
+		Long:  "kill sends SIGINT, after 2 s SIGTERM, after 2 s SIGKILL, and returns when the end is recorded.",
+		Args:  positional(1, 1, "the id of a job"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
+				if err := env.supervisorOf(s).Kill(ctx, j.Number, now); err != nil {
+					return aboutJob(j, err)
+				}
+				return env.quietly(ctx, s, j.Number)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&now, "now", false, "send SIGKILL at once")
+	return cmd
+}
+
+// aboutJob says which job does not run, and how it ended.
+func aboutJob(j supervisor.Job, err error) error {
+	if errors.Is(err, supervisor.ErrNotRunning) {
+		return fmt.Errorf("job %s does not run: it is %s", j.ID, describeState(j))
+	}
+	return err
+}
+
+// withJob finds a job of the session at hand.
+func (e *environment) withJob(ctx context.Context, arg string, do func(context.Context, *session.Session, supervisor.Job) error) (err error) {
+	n, err := supervisor.ParseID(arg)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	_, s, err := e.view(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeSession(s, err) }()
+	j, err := supervisor.Find(s.Entries(ctx), n)
+	if err != nil {
+		return err
+	}
+	return do(ctx, s, j)
+}
+
+func (e *environment) listJobs(ctx context.Context) (err error) {
+	_, s, err := e.view(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeSession(s, err) }()
+	jobs, err := supervisor.Jobs(s.Entries(ctx))
+	if err != nil {
+		return err
+	}
+	if e.json {
+		for _, j := range jobs {
+			if err := printJSON(e.stdout, j); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(jobs) == 0 {
+		e.remark("the session has no jobs; agentrun jobs start starts one")
+		return nil
+	}
+	w := table(e.stdout)
+	for _, j := range jobs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", j.ID, describeState(j), localTime(j.Started), j.Artifact, firstWords(j.Command, 60))
+	}
+	return w.Flush()
+}
+
+// describeState is the state of a job in words.
+func describeState(j supervisor.Job) string {
+	if j.State == supervisor.Exited && j.ExitCode != nil {
+		return fmt.Sprintf("exited %d", *j.ExitCode)
+	}
+	return string(j.State)
+}
+
+func (e *environment) printJobStarted(j supervisor.Job) error {
+	e.remark("job %s runs; its output is %s", j.ID, j.Artifact)
+	_, err := fmt.Fprintln(e.stdout, j.ID)
+	return err
+}
+
+// printJobAgain prints a job as it is by now.
+func (e *environment) printJobAgain(ctx context.Context, s *session.Session, n int64) error {
+	m, err := e.manager()
+	if err != nil {
+		return err
+	}
+	now, err := m.View(ctx, s.Path()) // the log as it is by now
+	if err != nil {
+		return err
+	}
+	defer now.Close()
+	j, err := supervisor.Find(now.Entries(ctx), n)
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return printJSON(e.stdout, j)
+	}
+	_, err = fmt.Fprintf(e.stdout, "job %s: %s\n", j.ID, describeState(j))
+	return err
+}
+
+// quietly is printJobAgain for programs alone.
+func (e *environment) quietly(ctx context.Context, s *session.Session, n int64) error {
+	if !e.json {
+		return nil
+	}
+	return e.printJobAgain(ctx, s, n)
+}
+
+func (e *environment) tailJob(ctx context.Context, j supervisor.Job, lines int64) error {
+	if lines < 1 {
+		return usagef("--lines %d: give a positive number", lines)
+	}
+	o := &lazyOpener{env: e}
+	page, err := read.Read(ctx, o, fmt.Sprintf("%s:-%d", j.Artifact, lines), read.Options{})
+	err = errors.Join(err, o.close())
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return printJSON(e.stdout, struct {
+			supervisor.Job
+			Output string `json:"output"`
+		}{j, page.Text})
+	}
+	_, err = io.WriteString(e.stdout, page.Text)
+	return err
+}
+
+// followJob prints the output of a job from its beginning until its end.
+func (e *environment) followJob(ctx context.Context, s *session.Session, j supervisor.Job) error {
+	if e.json {
+		return usagef("--follow prints output alone: leave --json out, or use agentrun follow --json --artifacts")
+	}
+	dir := e.artifacts(s)
+	if dir == nil {
+		return errNoArtifacts
+	}
+	r, err := dir.Open(ctx, j.Number)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	watch, stop := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer stop()
+	waiting.Go(func() {
+		defer stop()
+		_ = e.supervisorOf(s).Wait(watch, j.Number) // an error is that nobody owns it: it has ended
+	})
+	w := notify.Open(false)
+	defer w.Close()
+	w.Add(dir.Path())
+	out := newLiveView(e.stdout)
+	buf := make([]byte, 64<<10)
+	for off, last := int64(0), false; ; {
+		n, err := r.ReadAt(buf, off)
+		off += int64(n)
+		if _, err := out.Write(buf[:n]); err != nil {
+			return nil // who read it has seen enough
+		}
+		switch {
+		case n > 0:
+			continue
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		case last:
+			return errors.Join(out.finish(), ctx.Err())
+		}
+		last = w.Wait(watch, func(path string) bool { return strings.HasSuffix(path, ".log") }) != nil // what came before the end is read once more
+	}
+}
+

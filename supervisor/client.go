@@ -1,0 +1,299 @@
+package supervisor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/agentrun/agentrun/tool/bash"
+)
+
+// Client speaks with the supervisor of one session. It holds nothing.
+type Client struct {
+	Home, Session string
+	// Argv starts a supervisor: this program, argument 0 included, with the arguments with which it calls Serve. File
+	// 3 is a pipe, to which it writes "ready" or why it is not.
+	Argv []string
+}
+
+// ErrNone is returned where the session has no supervisor.
+var ErrNone = errors.New("nothing of the session is running in the background")
+
+// startWait is how long a supervisor may take to be ready.
+const startWait = 20 * time.Second
+
+// connect connects to the supervisor.
+func (c *Client) connect() (*conn, error) {
+	got, err := placeOf(c.Home, c.Session).dial()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, ErrNone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the supervisor: %w", err)
+	}
+	return got, nil
+}
+
+// connectOrStart connects to the supervisor, which is started where there is none.
+func (c *Client) connectOrStart(ctx context.Context) (*conn, error) {
+	const tries = 5 // one that is about to end may be met
+	for try := 0; ; try++ {
+		got, err := c.connect()
+		if !errors.Is(err, ErrNone) || try == tries {
+			return got, err
+		}
+		if err := c.spawn(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// spawn starts a supervisor, in a session of its own, and waits until it is ready.
+func (c *Client) spawn(ctx context.Context) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("starting a supervisor: %w", err)
+	}
+	defer r.Close()
+	// What it runs gets the environment of who asks for it, and its own is of no use to anybody.
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: c.Argv, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}, ExtraFiles: []*os.File{w},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		return fmt.Errorf("starting a supervisor: %w", err)
+	}
+	go func() { _ = cmd.Wait() }() // it outlives us, or is reaped
+	deadline := time.Now().Add(startWait)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	_ = r.SetReadDeadline(deadline)
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if line = strings.TrimSpace(line); line == "ready" {
+		return nil
+	}
+	if line == "" {
+		return fmt.Errorf("starting a supervisor: it does not say that it is ready: %w", err)
+	}
+	return fmt.Errorf("starting a supervisor: %s", line)
+}
+
+// ask sends a request and waits for its answer.
+func (c *Client) ask(ctx context.Context, got *conn, q request) (done, error) {
+	defer got.Close()
+	stop := context.AfterFunc(ctx, func() { got.Close() })
+	defer stop()
+	q.Version = version
+	if err := got.sendJSON(frameRequest, q); err != nil {
+		return done{}, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	kind, b, err := got.receive()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return done{}, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	return answer(kind, b)
+}
+
+func answer(kind byte, b []byte) (d done, err error) {
+	switch kind {
+	case frameDone:
+		if err := json.Unmarshal(b, &d); err != nil {
+			return d, fmt.Errorf("asking the supervisor: %w", err)
+		}
+		return d, nil
+	case frameError:
+		if string(b) == ErrNotRunning.Error() {
+			return d, ErrNotRunning
+		}
+		return d, errors.New(string(b))
+	}
+	return d, fmt.Errorf("asking the supervisor: it answers with %q", kind)
+}
+
+// Command says what to run in the background.
+type Command struct {
+	Script  string
+	Shell   string // the named shell whose state it begins with; "" is none
+	Path    string // of the shell's program; "" is bash
+	Dir     string // absolute
+	Env     []string
+	Timeout time.Duration // 0 is without limit
+}
+
+// Start starts a job and returns its number, which is that of its artifact.
+func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
+	got, err := c.connectOrStart(ctx)
+	if err != nil {
+		return 0, err
+	}
+	cwd := j.Dir
+	if cwd == "" {
+		if cwd, err = os.Getwd(); err != nil {
+			return 0, fmt.Errorf("finding the working directory: %w", err)
+		}
+	}
+	d, err := c.ask(ctx, got, request{
+		Op: "start", Script: j.Script, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: os.Environ(), Timeout: j.Timeout,
+	})
+	return d.Job, err
+}
+
+// Wait returns when the job does not run, whether it ever did or not.
+func (c *Client) Wait(ctx context.Context, id int64) error { return c.simple(ctx, request{Op: "wait", Job: id}, nil) }
+
+// Send gives a job something to read, and an end of file behind it if eof is set.
+func (c *Client) Send(ctx context.Context, id int64, text string, eof bool) error {
+	return c.simple(ctx, request{Op: "send", Job: id, Text: text, EOF: eof}, ErrNotRunning)
+}
+
+// Kill ends a job: SIGINT, SIGTERM, SIGKILL in turn, or SIGKILL now. It returns when the job's end is recorded.
+func (c *Client) Kill(ctx context.Context, id int64, now bool) error {
+	return c.simple(ctx, request{Op: "kill", Job: id, Now: now}, ErrNotRunning)
+}
+
+// Stop ends everything of the session, and its supervisor.
+func (c *Client) Stop(ctx context.Context) error { return c.simple(ctx, request{Op: "stop"}, nil) }
+
+// simple asks a supervisor that there is. none is returned where there is none.
+func (c *Client) simple(ctx context.Context, q request, none error) error {
+	got, err := c.connect()
+	if errors.Is(err, ErrNone) {
+		return none
+	}
+	if err != nil {
+		return err
+	}
+	_, err = c.ask(ctx, got, q)
+	if q.Op == "wait" && errors.Is(err, syscall.ECONNRESET) {
+		return nil // it was killed, and the job with it
+	}
+	return err
+}
+
+// Shell is a named shell of a session, under its supervisor.
+type Shell struct {
+	Client *Client
+	Name   string
+	Path   string // of its program, when it is made; "" is bash
+	Cwd    string // where it starts, when it is made
+}
+
+var _ bash.Runner = (*Shell)(nil)
+
+// RunScript implements [bash.Runner].
+func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, err error) {
+	if strings.IndexByte(c.Text, 0) >= 0 {
+		return exit, errors.New("running a script: it contains a NUL byte, which no shell can be given")
+	}
+	got, err := s.Client.connectOrStart(ctx)
+	if err != nil {
+		return exit, err
+	}
+	defer got.Close()
+	began := time.Now()
+	err = got.sendJSON(frameRequest, request{
+		Version: version, Op: "run", Shell: s.Name, Path: s.Path, Cwd: s.Cwd, Script: c.Text, Dir: c.Dir, Env: c.Env,
+		Environ: os.Environ(), Timeout: c.Timeout, Separate: c.Separate,
+	})
+	if err != nil {
+		return exit, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	over := make(chan struct{})
+	var telling sync.WaitGroup
+	var feedback, limit, cancelled bool
+	telling.Go(func() {
+		kill, stop := c.Kill, ctx.Done()
+		for {
+			kind := byte(frameStop)
+			select {
+			case <-over:
+				return
+			case <-stop:
+				stop, cancelled = nil, true
+			case <-kill:
+				kill, kind, cancelled = nil, frameKill, true
+			case <-c.Feedback:
+				c.Feedback, feedback = nil, true
+			case <-c.Limit:
+				c.Limit, limit = nil, true
+			}
+			_ = got.send(kind, nil)
+		}
+	})
+	exit, err = s.follow(got, c)
+	close(over)
+	telling.Wait()
+	if feedback || limit {
+		exit.Cancelled, exit.Feedback, exit.OutputLimit = cancelled, feedback, limit
+	}
+	exit.Began = began
+	return exit, err
+}
+
+// follow passes on output until the end.
+func (s *Shell) follow(got *conn, c *bash.Script) (exit bash.Exit, err error) {
+	var failed error
+	for {
+		kind, b, err := got.receive()
+		if err != nil {
+			exit.Code = bash.CodeFailure
+			return exit, errors.Join(failed, fmt.Errorf("the supervisor is gone, and with it the shell %s and what ran in it: %w", s.Name, err))
+		}
+		switch kind {
+		case frameStarted:
+			var pid int
+			if json.Unmarshal(b, &pid) == nil && c.Started != nil {
+				c.Started(pid)
+			}
+		case frameStdout:
+			if c.Stdout != nil && failed == nil {
+				_, failed = c.Stdout.Write(b)
+			}
+		case frameStderr:
+			if c.Stderr != nil && failed == nil {
+				_, failed = c.Stderr.Write(b)
+			}
+		case frameExit:
+			err := json.Unmarshal(b, &exit)
+			return exit, errors.Join(failed, err)
+		default:
+			_, err := answer(kind, b)
+			return exit, errors.Join(failed, err)
+		}
+	}
+}
+
+// StopAll ends every supervisor of a home, and everything that they own.
+func StopAll(ctx context.Context, home string) error {
+	dir := filepath.Join(home, "run")
+	names, err := filepath.Glob(filepath.Join(dir, "*.sock"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		got, err := place{dir, strings.TrimSuffix(filepath.Base(name), ".sock")}.dial()
+		if err != nil {
+			continue // its supervisor is gone
+		}
+		_, err = (&Client{}).ask(ctx, got, request{Op: "stop"})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,149 @@
+package supervisor
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool/bash"
+)
+
+// State is what became of a job.
+type State string
+
+// States of jobs.
+const (
+	Running State = "running"
+	Exited  State = "exited" // by itself, with its exit code
+	Killed  State = "killed" // by a signal, a timeout, somebody who cancelled it, or with its supervisor
+	Lost    State = "lost"   // the machine was started anew meanwhile, or it ran on another one
+)
+
+// Job is one job of a session. Its JSON is what the command line prints.
+type Job struct {
+	ID       string     `json:"id"`
+	URL      string     `json:"url"`
+	State    State      `json:"state"`
+	ExitCode *int       `json:"exitCode"` // null while it runs, and when nobody knows
+	Started  time.Time  `json:"started"`
+	Ended    *time.Time `json:"ended"` // null while it runs, and when nobody knows
+	Artifact string     `json:"artifact"`
+	Command  string     `json:"command"`
+
+	Number int64  `json:"-"`
+	Run    string `json:"-"`
+}
+
+// Name, URL and Artifact of job n.
+func names(n int64) (id, url, artifact string) {
+	id = strconv.FormatInt(n, 10)
+	return id, "job://" + id, "artifact://" + id
+}
+
+// Named returns what is known of job n by its number alone.
+func Named(n int64) Job {
+	j := Job{Number: n, State: Running}
+	j.ID, j.URL, j.Artifact = names(n)
+	return j
+}
+
+// ParseID reads the name of a job: its number, or its URL.
+func ParseID(s string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimPrefix(s, "job://"), 10, 64)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != strings.TrimPrefix(s, "job://") {
+		return 0, fmt.Errorf("%q names no job: give its number, as agentrun jobs list shows it", s)
+	}
+	return n, nil
+}
+
+// Jobs lists the jobs of a session in the order of their starts, from the entries of its log in file order.
+func Jobs(entries iter.Seq2[entry.Entry, error]) ([]Job, error) {
+	var list []Job
+	at := map[string]int{}
+	var owners []bash.Owner
+	for e, err := range entries {
+		if err != nil {
+			return nil, fmt.Errorf("looking for jobs: %w", err)
+		}
+		if s, ok := bash.StartOf(e); ok && s.Job && s.Artifact != nil {
+			if _, twice := at[s.Run]; twice {
+				continue
+			}
+			j := Named(*s.Artifact)
+			j.Started, j.Command, j.Run = s.Began, s.Command, s.Run
+			at[s.Run] = len(list)
+			list, owners = append(list, j), append(owners, s.Owner)
+		} else if run, ok := bash.EndOf(e); ok {
+			if i, ok := at[run]; ok {
+				list[i].end(e)
+			}
+		}
+	}
+	for i := range list {
+		if list[i].State == Running {
+			list[i].State = stateOf(owners[i])
+		}
+	}
+	return list, nil
+}
+
+// stateOf is the state of a job without an end, by who ran it: a supervisor that is killed takes its jobs along.
+func stateOf(owner bash.Owner) State {
+	switch owner.Life() {
+	case process.Alive:
+		return Running
+	case process.Gone:
+		if owner.BootID == process.Self().BootID {
+			return Killed
+		}
+	}
+	return Lost
+}
+
+// end fills in what the entry of its end says.
+func (j *Job) end(e entry.Entry) {
+	var b struct {
+		Message struct {
+			ExitCode  *int        `json:"exitCode"`
+			Cancelled bool        `json:"cancelled"`
+			Timestamp int64       `json:"timestamp"`
+			Details   bash.Finish `json:"details"`
+		} `json:"message"`
+	}
+	if e.Decode(&b) != nil {
+		return
+	}
+	m := &b.Message
+	j.State, j.ExitCode = Exited, m.ExitCode
+	if m.Cancelled || m.Details.TimedOut || m.Details.Signal != nil {
+		j.State = Killed
+	}
+	if m.Timestamp > 0 {
+		ended := time.UnixMilli(m.Timestamp).UTC()
+		j.Ended = &ended
+	}
+}
+
+// Find returns job n of a session.
+func Find(entries iter.Seq2[entry.Entry, error], n int64) (Job, error) {
+	jobs, err := Jobs(entries)
+	if err != nil {
+		return Job{}, err
+	}
+	var there []string
+	for _, j := range jobs {
+		if j.Number == n {
+			return j, nil
+		}
+		there = append(there, j.ID)
+	}
+	if len(there) == 0 {
+		return Job{}, fmt.Errorf("there is no job %d: the session has none; agentrun jobs start starts one", n)
+	}
+	return Job{}, fmt.Errorf("there is no job %d: there are %s", n, strings.Join(there, ", "))
+}
+

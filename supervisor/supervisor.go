@@ -1,0 +1,237 @@
+// Package supervisor runs the shells and jobs of a session that outlive the command which started them.
+//
+// A session has at most one supervisor, a process that is started when it is first needed ([Client]) and ends a minute
+// after the last shell and job. It holds a lock, and listens on a socket, both in <home>/run, mode 0600 in a directory of mode 0700. Whoever
+// connects has to have its user id (SO_PEERCRED of unix(7)).
+//
+// # Promises
+//
+//   - A named shell ([Shell]) lives until 30 minutes passed without a script. Scripts run in it are recorded by the client.
+//     One whose client goes away is ended as by a timeout.
+//   - A job is recorded in the session's log by the supervisor, start and end, and its output is an artifact from the first byte
+//     on. What jobs there are, and their state, is read from the log ([Jobs]): it is true whoever was killed, since the start
+//     names the boot, the process and its start time.
+//   - When the supervisor is killed, so is everything that it started. When a session is removed, everything of it is
+//     ended.
+//
+// # Protocol
+//
+// Both sides write frames: a byte that says what it is, four bytes of length (big endian), and as many bytes. A
+// connection is one [request], JSON; a script's output and its end come back. The protocol is that of one version of
+// the program: a supervisor of another version is left to its shells and refused.
+package supervisor
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// Limits.
+const (
+	MaxJobs   = 64               // of a session that run at once
+	MaxShells = 64               // named ones of a session
+	ShellIdle = 30 * time.Minute // after which a named shell ends
+	linger    = time.Minute      // for which a supervisor without anything to do stays
+
+	maxFrame = 64 << 20
+	version  = 1
+)
+
+// Kinds of frames.
+const (
+	frameRequest = 'R'
+	frameStarted = 'S' // the process group of a script, JSON
+	frameStdout  = 'o'
+	frameStderr  = 'e'
+	frameExit    = 'X' // bash.Exit, JSON
+	frameDone    = 'D' // of what gives no exit, JSON
+	frameError   = 'E' // a sentence
+	frameStop    = 's' // by the client: as a timeout does
+	frameKill    = 'k' // by the client: at once
+)
+
+// request is what a client asks for.
+type request struct {
+	Version int    `json:"version"`
+	Op      string `json:"op"` // run, start, wait, send, kill, stop
+
+	Shell     string        `json:"shell,omitempty"`
+	Path      string        `json:"path,omitempty"` // of the shell's program
+	Script    string        `json:"script,omitempty"`
+	Dir       string        `json:"dir,omitempty"` // where the script runs
+	Cwd       string        `json:"cwd,omitempty"` // where a new shell starts
+	Env       []string      `json:"env,omitempty"`
+	Environ   []string      `json:"environ,omitempty"` // of a new shell
+	Timeout   time.Duration `json:"timeout,omitempty"`
+	Separate  bool          `json:"separate,omitempty"`
+	MaxOutput int64         `json:"maxOutput,omitempty"`
+
+	Job  int64  `json:"job,omitempty"`
+	Text string `json:"text,omitempty"`
+	EOF  bool   `json:"eof,omitempty"`
+	Now  bool   `json:"now,omitempty"` // kill: without asking first
+}
+
+// done is the answer to what gives no exit.
+type done struct {
+	Job      int64 `json:"job"`
+	Artifact int64 `json:"artifact"`
+}
+
+// conn is a connection with whole frames.
+type conn struct {
+	net.Conn
+	r  *bufio.Reader
+	mu sync.Mutex // guards writes
+}
+
+func newConn(c net.Conn) *conn { return &conn{Conn: c, r: bufio.NewReaderSize(c, 64<<10)} }
+
+func (c *conn) send(kind byte, b []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var head [5]byte
+	head[0] = kind
+	binary.BigEndian.PutUint32(head[1:], uint32(len(b)))
+	buffers := net.Buffers{head[:], b}
+	_, err := buffers.WriteTo(c.Conn)
+	return err
+}
+
+func (c *conn) sendJSON(kind byte, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.send(kind, b)
+}
+
+func (c *conn) receive() (byte, []byte, error) { return readFrame(c.r) }
+
+func readFrame(r io.Reader) (byte, []byte, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > maxFrame {
+		return 0, nil, fmt.Errorf("a frame of %d bytes, more than %d", n, maxFrame)
+	}
+	// It grows as it comes: the length is a claim.
+	b, err := io.ReadAll(io.LimitReader(r, int64(n)))
+	if err == nil && len(b) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	return head[0], b, err
+}
+
+// place is where the supervisor of a session listens.
+type place struct {
+	dir  string // <home>/run
+	name string // of the socket and the lock in it, without the extension
+}
+
+func placeOf(home, session string) place {
+	sum := sha256.Sum256([]byte(session))
+	return place{filepath.Join(home, "run"), hex.EncodeToString(sum[:16])}
+}
+
+// address is a path of the socket that is short enough for any home: sockaddr_un has 108 bytes. The directory stays
+// open until close is called.
+func (p place) address() (path string, close func() error, err error) {
+	dir, err := os.Open(p.dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + p.name + ".sock", dir.Close, nil
+}
+
+// listen takes the lock and makes the socket. It returns errTaken where another supervisor has them.
+func (p place) listen() (net.Listener, *durable.Lock, error) {
+	if err := durable.MkdirAll(nil, p.dir); err != nil {
+		return nil, nil, fmt.Errorf("making the directory of supervisors: %w", err)
+	}
+	lock, err := durable.OpenLock(nil, filepath.Join(p.dir, p.name+".lock"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if ok, err := lock.TryLock(); err != nil || !ok {
+		lock.Close()
+		return nil, nil, errors.Join(errTaken, err)
+	}
+	_ = durable.OS.Remove(filepath.Join(p.dir, p.name+".sock")) // of one that was killed
+	path, closeDir, err := p.address()
+	if err != nil {
+		lock.Close()
+		return nil, nil, err
+	}
+	defer closeDir()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		lock.Close()
+		return nil, nil, fmt.Errorf("listening: %w", err)
+	}
+	l.SetUnlinkOnClose(false) // its path is that of a directory which is closed by then
+	if err := os.Chmod(path, durable.FilePerm); err != nil {
+		l.Close()
+		lock.Close()
+		return nil, nil, fmt.Errorf("listening: %w", err)
+	}
+	return l, lock, nil
+}
+
+var errTaken = errors.New("the session has a supervisor")
+
+// dial connects to the supervisor that there is; none is an error that matches fs.ErrNotExist or ECONNREFUSED.
+func (p place) dial() (*conn, error) {
+	path, closeDir, err := p.address()
+	if err != nil {
+		return nil, err
+	}
+	defer closeDir()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := samePeer(c); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return newConn(c), nil
+}
+
+// samePeer checks that the other side is the same user.
+func samePeer(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	if err := raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return err
+	}
+	if cerr != nil {
+		return fmt.Errorf("asking who is connected: %w", cerr)
+	}
+	if int(cred.Uid) != os.Geteuid() {
+		return fmt.Errorf("user %d is connected, and this is user %d", cred.Uid, os.Geteuid())
+	}
+	return nil
+}
