@@ -139,7 +139,8 @@ func newJobsSendCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send ID TEXT",
 		Short: "Give a job a line to read",
-		Long:  "send writes TEXT and a newline to the standard input of a job. --eof ends that input.",
+		Long:  `send writes TEXT and a newline to the standard input of a job. --eof ends that
+input.`,
 		Args:  positional(1, 2, "the id of a job and a text"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 && !eof {
@@ -167,7 +168,8 @@ func newJobsKillCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill ID",
 		Short: "End a job and everything that it started",
-		Long:  "kill sends SIGINT, after 2 s SIGTERM, after 2 s SIGKILL, and returns when the end is recorded.",
+		Long:  `kill sends SIGINT, after 2 s SIGTERM, after 2 s SIGKILL, and returns when the
+end is recorded.`,
 		Args:  positional(1, 1, "the id of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
