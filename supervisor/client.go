@@ -155,7 +155,9 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 }
 
 // Wait returns when the job does not run, whether it ever did or not.
-func (c *Client) Wait(ctx context.Context, id int64) error { return c.simple(ctx, request{Op: "wait", Job: id}, nil) }
+func (c *Client) Wait(ctx context.Context, id int64) error {
+	return c.simple(ctx, request{Op: "wait", Job: id}, nil)
+}
 
 // Send gives a job something to read, and an end of file behind it if eof is set.
 func (c *Client) Send(ctx context.Context, id int64, text string, eof bool) error {

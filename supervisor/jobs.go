@@ -146,4 +146,3 @@ func Find(entries iter.Seq2[entry.Entry, error], n int64) (Job, error) {
 	}
 	return Job{}, fmt.Errorf("there is no job %d: there are %s", n, strings.Join(there, ", "))
 }
-

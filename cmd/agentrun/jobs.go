@@ -139,9 +139,9 @@ func newJobsSendCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send ID TEXT",
 		Short: "Give a job a line to read",
-		Long:  `send writes TEXT and a newline to the standard input of a job. --eof ends that
+		Long: `send writes TEXT and a newline to the standard input of a job. --eof ends that
 input.`,
-		Args:  positional(1, 2, "the id of a job and a text"),
+		Args: positional(1, 2, "the id of a job and a text"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 && !eof {
 				return usagef("jobs send takes the id of a job and a text, or --eof")
@@ -168,9 +168,9 @@ func newJobsKillCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill ID",
 		Short: "End a job and everything that it started",
-		Long:  `kill sends SIGINT, after 2 s SIGTERM, after 2 s SIGKILL, and returns when the
+		Long: `kill sends SIGINT, after 2 s SIGTERM, after 2 s SIGKILL, and returns when the
 end is recorded.`,
-		Args:  positional(1, 1, "the id of a job"),
+		Args: positional(1, 1, "the id of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
 				if err := env.supervisorOf(s).Kill(ctx, j.Number, now); err != nil {
@@ -347,4 +347,3 @@ func (e *environment) followJob(ctx context.Context, s *session.Session, j super
 		last = w.Wait(watch, func(path string) bool { return strings.HasSuffix(path, ".log") }) != nil // what came before the end is read once more
 	}
 }
-

@@ -70,7 +70,6 @@ type Status struct {
 	Wait         syscall.WaitStatus
 	User, System time.Duration // of the command and of those it waited for
 	PeakMemory   int64         // bytes that one process of those had resident at most
-	Left         int           // processes that it left running, which were ended
 }
 
 // Shim is a started command. Its methods may be called concurrently.
@@ -81,8 +80,8 @@ type Shim struct {
 	exited chan struct{}
 	done   chan struct{}
 	mu     sync.Mutex // guards writes to socket
-	status Status     // written before exited is closed; Left before done is
-	lost   error      // the shim itself was killed
+	status Status     // written before exited is closed
+	left   int        // written before done is closed
 }
 
 // Start starts the command. An error of execve(2) is returned as syscall.Errno.
@@ -167,7 +166,7 @@ func (s *Shim) follow(lines *bufio.Scanner) {
 			told = true
 			close(s.exited)
 		} else if n, _ := fmt.Sscanf(lines.Text(), "left %d", &left); n == 1 {
-			s.status.Left = left
+			s.left = left
 		}
 	}
 	_ = s.cmd.Wait()
@@ -193,8 +192,11 @@ func (s *Shim) Exited() <-chan struct{} { return s.exited }
 // Done is closed when nothing of the tree is left.
 func (s *Shim) Done() <-chan struct{} { return s.done }
 
-// Status is how the command ended. It may be called when Exited is closed; Left is told when Done is.
+// Status is how the command ended. It may be called when Exited is closed.
 func (s *Shim) Status() Status { return s.status }
+
+// Left is how many processes the command left running, which were ended. It may be called when Done is closed.
+func (s *Shim) Left() int { return s.left }
 
 // Signal sends sig to every process of the tree.
 func (s *Shim) Signal(sig syscall.Signal) { s.say(fmt.Sprintf("signal %d\n", int(sig))) }

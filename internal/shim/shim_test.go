@@ -113,7 +113,7 @@ func TestWhatTheCommandLeavesIsEnded(t *testing.T) {
 	input.Close()
 	<-s.Exited()
 	<-s.Done()
-	if got := s.Status(); got.Wait.ExitStatus() != 3 || got.Left != 2 {
+	if got := s.Status(); got.Wait.ExitStatus() != 3 || s.Left() != 2 {
 		t.Errorf("%+v", got)
 	}
 	for _, pid := range pids {

@@ -34,8 +34,8 @@ type Start struct {
 	Command  string    `json:"command"`        // a script, or the arguments quoted for a shell
 	Argv     []string  `json:"argv,omitempty"` // the arguments as they are, when no shell was involved
 	Cwd      string    `json:"cwd"`
-	Artifact *int64    `json:"artifact"`  // null: a number is taken when there is output to keep
-	Began    time.Time `json:"startTime"` // by the wall clock, to the millisecond
+	Artifact *int64    `json:"artifact"`      // null: a number is taken when there is output to keep
+	Began    time.Time `json:"startTime"`     // by the wall clock, to the millisecond
 	Job      bool      `json:"job,omitempty"` // it goes on by itself, and its artifact is its output from the first byte
 	Owner
 }

@@ -366,7 +366,12 @@ func (i *instance) close() int {
 	}
 	t.Stop()
 	i.release()
-	return i.shim.Status().Left
+	select {
+	case <-i.shim.Done():
+		return i.shim.Left()
+	default:
+		return 0 // it does not die: nobody is waited for
+	}
 }
 
 func (i *instance) release() {
