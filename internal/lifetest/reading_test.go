@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/follow"
 	"github.com/agentrun/agentrun/session"
 )
 
@@ -55,15 +56,18 @@ func startReading(s *scene, away bool) *reading {
 	}
 	r.all.Go(func() {
 		defer followed.Close()
-		for e, err := range followed.Watch(ctx, "") {
+		for e, err := range follow.Session(ctx, followed, follow.Options{Artifacts: true}) {
 			if err != nil {
 				if r.tolerable(err) != nil && ctx.Err() == nil {
 					s.t.Errorf("somebody who follows: %v", err)
 				}
 				return
 			}
+			if e.Chunk != nil {
+				continue
+			}
 			r.mu.Lock()
-			r.followed = append(r.followed, e.ID())
+			r.followed = append(r.followed, e.Entry.ID())
 			r.mu.Unlock()
 			select {
 			case r.came <- struct{}{}:

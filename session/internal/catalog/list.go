@@ -234,8 +234,12 @@ func (c *Catalog) ownership(cwd string) func(Info) (bool, error) {
 	}
 }
 
-// maxLooks bounds how often a listing is made again because of moves.
-const maxLooks = 16
+// A listing is made again because of moves so often, and as long as that at least: on
+// a busy machine many looks in a row meet one.
+const (
+	maxLooks = 16
+	lookFor  = time.Second
+)
 
 // errMoves says that sessions were moved while they were listed: one may have been
 // looked for at its new place before, and at its old one after.
@@ -244,7 +248,8 @@ var errMoves = errors.New("sessions were moved meanwhile")
 // steadily calls look again while it returns errMoves. moves is what it compares with,
 // "" for not at all.
 func (c *Catalog) steadily(look func(moves string) error) error {
-	for range maxLooks {
+	begun := time.Now()
+	for n := 0; n < maxLooks || time.Since(begun) < lookFor; n++ {
 		moves := ""
 		if c.moving != nil {
 			moves = c.moving()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -368,4 +369,35 @@ func TestWhatIsNoTornHeaderIsNone(t *testing.T) {
 			t.Errorf("%s: %+v", name, h)
 		}
 	}
+}
+
+// FuzzTornHeader gives a header another title and tears the write at some byte.
+func FuzzTornHeader(f *testing.F) {
+	f.Add("old", "new \"title\"", "/srv", uint16(200))
+	f.Add(`","cwd":"/evil`, `\`, "/srv", uint16(150))
+	f.Add("a long one \u2028", "", strings.Repeat("/long", 120), uint16(700))
+	f.Fuzz(func(t *testing.T, before, after, cwd string, at uint16) {
+		h := NewHeader("01a1fa9b-5c1e-7a37-8f4b-0c2d91d8a001", "/"+cwd, time.UnixMilli(1763670000000))
+		h.Title, h.TitleSource, h.ParentSession, h.Project = before, "auto", "p", "fingerprint"
+		h.PreviousSessionFiles = []string{"/home/u/old.jsonl"}
+		old := h.AppendLine(nil)
+		now, err := Retitle(old, after, "user")
+		if err != nil {
+			return
+		}
+		k := int(at) % len(now)
+		line := append(now[:k:k], old[k:]...)
+		got, err := ParseHeader(line)
+		if err != nil {
+			var ok bool
+			if got, ok = ParseTornHeader(line); !ok {
+				t.Fatalf("%v: %q", err, line)
+			}
+		}
+		want := mustParseHeader(t, old)
+		got.Title, got.TitleSource, got.CRC, got.Torn, got.Padded = want.Title, want.TitleSource, want.CRC, false, want.Padded
+		if d := cmp.Diff(want, got, ignoreParsed); d != "" {
+			t.Fatalf("%q: %s", line, d)
+		}
+	})
 }
