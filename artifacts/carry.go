@@ -70,6 +70,10 @@ func (d *Dir) Pieces(ctx context.Context) (pieces []Piece, left []Left, err erro
 		sides, first := map[int64]int{}, len(pieces)
 		for _, e := range slices.Backward(entries) {
 			name := path.Join(dir, e.Name())
+			if _, _, ok := parseLog(e.Name()); ok && e.IsDir() && dir == "" {
+				left = append(left, Left{name, errDirectory.Error()})
+				continue
+			}
 			switch {
 			case e.IsDir() && (e.Name() == indexDir || Carried(name)):
 				todo = append(todo, name)

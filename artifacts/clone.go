@@ -28,6 +28,9 @@ type CloneOptions struct {
 	Progress func(done, total int)
 	// Only is what the clone has; nil means everything.
 	Only *Selection
+	// Cited returns the artifacts that the log of the clone cites and that are not
+	// among the numbers of which the directory has something; nil knows of none.
+	Cited func(ctx context.Context, used map[int64]bool) ([]int64, error)
 }
 
 // Cloned is what Clone did. The counts are of artifacts (<n>.<tool>.log), those in
@@ -43,6 +46,7 @@ type Cloned struct {
 	// has discarded it, or the directory was moved while it was cloned: whoever moves
 	// directories looks where it is now.
 	Vanished bool
+	Changed  []CloneFailure // artifacts that came along and have not the size they were finished with
 }
 
 // CloneFailure is a file that could not be brought along.
@@ -50,6 +54,15 @@ type CloneFailure struct {
 	Name string // relative to the directory
 	ID   int64  // of the artifact; -1 for another file, or one of a nested session
 	Err  error
+}
+
+// AsIs says that an artifact of Cloned.Changed came along as it is.
+func (f CloneFailure) AsIs() string {
+	what := f.Name
+	if f.ID >= 0 {
+		what = fmt.Sprintf("artifact %d", f.ID)
+	}
+	return fmt.Sprintf("%s came along as it is, and is not what was kept: %v", what, f.Err)
 }
 
 func (f CloneFailure) String() string {
@@ -89,19 +102,13 @@ func Clone(ctx context.Context, from, to string, o CloneOptions) (Cloned, error)
 	if err != nil {
 		return Cloned{}, fmt.Errorf("cloning the artifacts of %s: %w", from, err)
 	}
-	// What cannot be listed again is no failure of the clone, which is whole.
-	lost, _ := Open(from, Options{FS: o.FS}).lostOf(ctx, c.listed)
-	for _, l := range lost {
-		if c.only != nil && !c.only.Numbers[l.ID] {
-			continue // it was not to come along
-		}
-		c.done.Failed = append(c.done.Failed, CloneFailure{Name: filepath.Base(l.Path), ID: l.ID, Err: errors.New(l.Note)})
-	}
-	slices.SortStableFunc(c.done.Failed, func(a, b CloneFailure) int {
-		// As unsigned numbers, in which -1 is the last.
-		return cmp.Or(cmp.Compare(uint64(a.ID), uint64(b.ID)), strings.Compare(a.Name, b.Name))
-	})
+	c.done.Failed, c.done.Changed = sorted(c.done.Failed), sorted(c.done.Changed)
 	return c.done, nil
+}
+
+// compareFailures compares numbers as unsigned ones, in which -1 is the last.
+func compareFailures(a, b CloneFailure) int {
+	return cmp.Or(cmp.Compare(uint64(a.ID), uint64(b.ID)), strings.Compare(a.Name, b.Name))
 }
 
 // cloner is one run of Clone.
@@ -114,7 +121,6 @@ type cloner struct {
 	noReflinks bool // the file system has none
 	reflinks   int  // made so far
 	only       *Selection
-	listed     []fs.DirEntry // of the directory itself, by name
 }
 
 func (c *cloner) root(ctx context.Context, from, to string) error {
@@ -122,7 +128,7 @@ func (c *cloner) root(ctx context.Context, from, to string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.done.Vanished = true
-		return nil
+		return c.nothing(ctx, from, to)
 	case err != nil:
 		return err
 	case !isDir(at):
@@ -157,11 +163,9 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 	if err != nil {
 		return err
 	}
-	if rel == "" {
-		c.listed = entries
-		if c.opt.Only != nil {
-			c.only = c.opt.Only.resolve(c.fs, from, entries)
-		}
+	listed := entries
+	if rel == "" && c.opt.Only != nil {
+		c.only = c.opt.Only.resolve(c.fs, from, entries)
 	}
 	var packs []string
 	if c.only != nil && !c.only.whole(rel) {
@@ -201,6 +205,12 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 		if id, _, ok := parseLog(e.Name()); ok && ofSession && !e.IsDir() {
 			outputs = append(outputs, output{id: id, name: e.Name()})
 			continue
+		} else if ok && ofSession {
+			if err := d.missing(output{id: id, name: e.Name()}, errDirectory); err != nil {
+				return err
+			}
+			d.lost[id] = true
+			continue
 		}
 		if ofSession && strings.HasPrefix(e.Name(), artifactSidecar) {
 			continue // comes with its artifact, or behind all of them
@@ -215,6 +225,14 @@ func (c *cloner) dir(ctx context.Context, from, to, rel string, ofSession bool) 
 	if ofSession {
 		if err := d.outputs(outputs, step); err != nil {
 			return err
+		}
+		if err := d.losses(ctx, listed); err != nil {
+			return err
+		}
+		if rel == "" {
+			if err := d.untraced(ctx, listed); err != nil {
+				return err
+			}
 		}
 	}
 	if c.opt.Sync {

@@ -41,7 +41,7 @@ var errDiscarded = errors.New("it was discarded by its writer")
 // records how its file ended before it closes it, so the provenance of a file that
 // nobody has open is final.
 func (d *cloneDir) outputs(all []output, step func() error) error {
-	known := d.packedIDs() // provenance that comes in a pack
+	known, sizes := d.packedIDs() // provenance that comes in a pack
 	var p *packing
 	unpacked := 0
 	for _, o := range all {
@@ -77,6 +77,18 @@ func (d *cloneDir) outputs(all []output, step func() error) error {
 	}
 	if p != nil && len(p.ids) >= packFrom && d.publish(p) == nil {
 		maps.Copy(known, p.ids)
+	}
+	if p != nil {
+		maps.Copy(sizes, p.sides)
+	}
+	for _, o := range came {
+		if side, ok := sizes[o.id]; ok {
+			d.compare(o, side)
+		} else if d.has(sidecarName(o.id)) && o.final {
+			if side, from := d.provenance(o.id); from == ours {
+				d.compare(o, side)
+			}
+		}
 	}
 	if err := d.provenances(came, known); err != nil {
 		return err

@@ -25,6 +25,48 @@ func (d *Dir) Lost(ctx context.Context) ([]Info, error) {
 	return d.lostOf(ctx, entries)
 }
 
+// Used returns the numbers of which the directory has something: a file, whatever it
+// is, provenance, or a note. A directory that does not exist has none.
+func (d *Dir) Used() (map[int64]bool, error) {
+	entries, err := d.fs.ReadDir(d.Path())
+	if noDirectory(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", d.Path(), err)
+	}
+	used := usedNames(entries)
+	return used, d.addPacked(used, entries)
+}
+
+// usedNames are the numbers that names use up.
+func usedNames(entries []fs.DirEntry) map[int64]bool {
+	used := make(map[int64]bool, len(entries))
+	for _, e := range entries {
+		if id, ok := parseNumbered(e.Name()); ok {
+			used[id] = true
+		}
+	}
+	return used
+}
+
+// addPacked adds the numbers in packs to used.
+func (d *Dir) addPacked(used map[int64]bool, entries []fs.DirEntry) error {
+	for _, e := range entries {
+		if _, ok := parsePack(e.Name()); !ok || !e.Type().IsRegular() {
+			continue
+		}
+		sides, err := d.pack(e.Name())
+		if err != nil {
+			return err
+		}
+		for id := range sides {
+			used[id] = true
+		}
+	}
+	return nil
+}
+
 // lostOf is Lost for a directory that was listed.
 func (d *Dir) lostOf(ctx context.Context, entries []fs.DirEntry) ([]Info, error) {
 	there, packs := map[int64]bool{}, []string(nil)

@@ -105,11 +105,12 @@ func readPack(fsys durable.FS, path string) (map[int64]sidecar, error) {
 type packing struct {
 	content []byte
 	ids     map[int64]bool // in content
+	sides   map[int64]sidecar
 	top     int64
 }
 
 func newPacking(n int) *packing {
-	return &packing{content: make([]byte, 0, 256*n), ids: make(map[int64]bool, n), top: -1}
+	return &packing{content: make([]byte, 0, 256*n), ids: make(map[int64]bool, n), sides: make(map[int64]sidecar, n), top: -1}
 }
 
 // add takes in what dir knows of artifact id, if that is final and there is room.
@@ -128,7 +129,7 @@ func (p *packing) add(dir *Dir, id int64) {
 	} else {
 		return
 	}
-	p.ids[id], p.top = true, max(p.top, id)
+	p.ids[id], p.sides[id], p.top = true, side, max(p.top, id)
 }
 
 // publish puts the pack into the source, where the next fork finds it, and into the
@@ -199,9 +200,10 @@ func (d *Dir) pack(name string) (map[int64]sidecar, error) {
 	return sides, nil
 }
 
-// packedIDs are the numbers whose provenance a pack in from has.
-func (d *cloneDir) packedIDs() map[int64]bool {
-	ids := map[int64]bool{}
+// packedIDs are the numbers whose provenance a pack in from has, and what it says of
+// them, as far as it was made here.
+func (d *cloneDir) packedIDs() (map[int64]bool, map[int64]sidecar) {
+	ids, sides := map[int64]bool{}, map[int64]sidecar{}
 	for name := range d.names {
 		if _, ok := parsePack(name); !ok || !d.has(name) {
 			continue
@@ -212,6 +214,9 @@ func (d *cloneDir) packedIDs() map[int64]bool {
 		}
 		// Its lines were made here, and whoever reads one later looks closer.
 		for line := range bytes.Lines(data) {
+			if p, ok := parseOwnPacked(line); ok {
+				sides[p.Number] = p.sidecar
+			}
 			number, ok := bytes.CutPrefix(line, []byte(`{"id":`))
 			number, _, found := bytes.Cut(number, []byte(","))
 			if id, isID := ParseID(string(number)); ok && found && isID {
@@ -219,7 +224,7 @@ func (d *cloneDir) packedIDs() map[int64]bool {
 			}
 		}
 	}
-	return ids
+	return ids, sides
 }
 
 // sidecarID reads the name of a file of provenance.

@@ -206,8 +206,10 @@ func (x *exporter) pieces(s *session.Session) (pieces []artifacts.Piece, err err
 	before := len(x.list.Missing)
 	err = x.steadily(s, func(dir string) (err error) {
 		x.list.Missing = x.list.Missing[:before]
-		pieces, err = x.piecesIn(dir)
-		return err
+		if pieces, err = x.piecesIn(dir); err != nil {
+			return err
+		}
+		return x.untraced(s, dir)
 	})
 	return pieces, err
 }
@@ -232,7 +234,7 @@ func (x *exporter) provenance(root string, pieces []artifacts.Piece) error {
 	x.kept = map[string]artifacts.Info{}
 	dirs := map[string]bool{".": true}
 	for _, p := range pieces {
-		if strings.HasSuffix(p.Name, ".log") {
+		if strings.HasSuffix(p.Name, ".log") || strings.HasPrefix(path.Base(p.Name), ".artifact") {
 			dirs[path.Dir(p.Name)] = true
 		}
 	}
@@ -254,6 +256,22 @@ func (x *exporter) provenance(root string, pieces []artifacts.Piece) error {
 		for _, l := range lost {
 			x.missing(artifactsDir+path.Join(sub, filepath.Base(l.Path)), l.Note)
 		}
+	}
+	return nil
+}
+
+// untraced notes artifacts of which there is nothing but what the log says.
+func (x *exporter) untraced(s *session.Session, dir string) error {
+	used, err := artifacts.Open(dir, artifacts.Options{FS: x.o.FS}).Used()
+	if err != nil {
+		return nil // what cannot be read may have them
+	}
+	ids, err := s.UntracedArtifacts(x.ctx, used)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		x.missing(fmt.Sprintf("%s%d.log", artifactsDir, id), "the log cites it, and there is neither its file nor its provenance")
 	}
 	return nil
 }

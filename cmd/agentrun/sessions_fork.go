@@ -80,6 +80,9 @@ func (e *environment) fork(ctx context.Context, id string, o session.ForkOptions
 	for _, f := range forked.Artifacts.Failed {
 		e.remark("%v", f)
 	}
+	for _, f := range forked.Artifacts.Changed {
+		e.remark("%s", f.AsIs())
+	}
 	if e.json {
 		return printJSON(e.stdout, forkedItem{forked.ID, forked.Path, forked.Parent, forkedArtifacts{
 			Reflinked: forked.Artifacts.Reflinked, Linked: forked.Artifacts.Linked, Copied: forked.Artifacts.Copied,
