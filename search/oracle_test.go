@@ -249,6 +249,38 @@ func plainLines(m *matcher, lines []string) []int {
 	return out
 }
 
+// plainTokens are the tokens as their documentation has them, found byte by byte.
+func plainTokens(f *folded) (tokens []string) {
+	for _, r := range f.runs {
+		if r.cjk {
+			f.cjkTokens(r, func(token []byte) { tokens = append(tokens, string(token)) })
+			continue
+		}
+		text := f.of(r)
+		if !r.cut {
+			tokens = append(tokens, string(cutToken(text)))
+		}
+		if len(text) > longRun {
+			continue
+		}
+		for i := range text {
+			if !f.begin(int(r.from) + i) {
+				continue
+			}
+			if i > 0 {
+				tokens = append(tokens, string(cutToken(text[i:])))
+			}
+			part := []rune(string(text[i:]))
+			for n := 1; n <= shortRun && n < len(part); n++ {
+				if end := i + len(string(part[:n])); f.begin(int(r.from) + end) {
+					tokens = append(tokens, string(text[i:end]))
+				}
+			}
+		}
+	}
+	return tokens
+}
+
 func FuzzFold(f *testing.F) {
 	for _, s := range textPieces {
 		f.Add([]byte(s), "pool")
@@ -263,6 +295,18 @@ func FuzzFold(f *testing.F) {
 		var s scratch
 		var x folded
 		x.fold(text, false)
+		var got []string
+		x.tokens(func(token []byte) { got = append(got, string(token)) })
+		if diff := cmp.Diff(plainTokens(&x), got); diff != "" {
+			t.Fatalf("%q: tokens read plainly (-) and with bit sets (+):\n%s", text, diff)
+		}
+		for _, r := range x.runs {
+			if x.plain && r.to-r.from <= longRun {
+				if want := 1 | asciiParts(text[r.from:r.to]); x.beginsOf(r) != want {
+					t.Fatalf("%q: words begin at %b, not at %b", text[r.from:r.to], x.beginsOf(r), want)
+				}
+			}
+		}
 		at := x.index(&l, 0)
 		if at < 0 {
 			return
@@ -271,7 +315,9 @@ func FuzzFold(f *testing.F) {
 			t.Fatalf("%q has %q, and the look at its bytes says no", text, word)
 		}
 		tokens := map[string]bool{}
-		x.tokens(func(token []byte) { tokens[string(token)] = true })
+		for _, token := range got {
+			tokens[token] = true
+		}
 		for _, n := range l.needs {
 			ok := tokens[n.token]
 			for token := range tokens {
