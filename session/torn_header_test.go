@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,30 +115,35 @@ func wholeAfterTear(t *testing.T, m *session.Manager, path, cwd string, fork ses
 	noDamage(t, s)
 }
 
-// TestATitleThatOnlyTheHeaderHasIsMovedWhole moves a session whose header wants more
-// room then: no entry could give the title back.
+// TestATitleThatOnlyTheHeaderHasIsMovedWhole moves and forks sessions whose header wants
+// more room then than there is: no entry could give the title back.
 func TestATitleThatOnlyTheHeaderHasIsMovedWhole(t *testing.T) {
-	m := newManager(t, session.Options{})
-	s := newSession(t, m)
-	first := appendOK(t, s, user("hi"))
-	title := strings.Repeat("a title ", 10) + "!"
-	if err := s.Rename(t.Context(), title, session.TitleUser); err != nil {
+	// Short names: the room is to be gone because of the title.
+	root := must(os.MkdirTemp("", "t"))
+	t.Cleanup(func() { os.RemoveAll(root) })
+	m := must(session.OpenManager(filepath.Join(root, "h"), session.Options{Durability: session.Flush}))
+	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	if err := errors.Join(os.Mkdir(a, 0o700), os.Mkdir(b, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	fork := must(m.Fork(t.Context(), s.Path(), session.ForkOptions{At: first}))
-	path := fork.Path
-	for i := range 4 {
-		dir := filepath.Join(t.TempDir(), strings.Repeat("d", 40))
-		if err := os.Mkdir(dir, 0o700); err != nil {
+	for n := 1; n < 40; n++ {
+		s := must(m.Create(t.Context(), a, session.CreateOptions{}))
+		first := appendOK(t, s, user("hi"))
+		title := strings.Repeat("a title", n) + "!"
+		if err := s.Rename(t.Context(), title, session.TitleUser); err != nil {
 			t.Fatal(err)
 		}
-		path = must(m.Move(t.Context(), path, dir, session.MoveOptions{})).Path
-		if got := must(s2(t, m, path).Title(t.Context())); got != title {
-			t.Fatalf("moved %d times, its title is %q", i+1, got)
+		s.Close()
+		// What it is called was said behind that entry.
+		fork := must(m.Fork(t.Context(), s.Path(), session.ForkOptions{At: first}))
+		was := must(s2(t, m, fork.Path).Title(t.Context()))
+		moved := must(m.Move(t.Context(), fork.Path, b, session.MoveOptions{}))
+		if got := must(s2(t, m, moved.Path).Title(t.Context())); got != was || was == "" {
+			t.Errorf("its title was %q, and is %q", was, got)
 		}
-	}
-	again := must(m.Fork(t.Context(), path, session.ForkOptions{}))
-	if got := must(s2(t, m, again.Path).Title(t.Context())); got != title {
-		t.Fatalf("the fork's title is %q", got)
+		again := must(m.Fork(t.Context(), moved.Path, session.ForkOptions{PathOnly: true}))
+		if got := must(s2(t, m, again.Path).Title(t.Context())); got != was {
+			t.Errorf("its title was %q, and that of the fork is %q", was, got)
+		}
 	}
 }
