@@ -44,6 +44,7 @@ func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entr
 	changes := notify.Open(s.manager.opts.polls)
 	defer changes.Close()
 	f := follower{session: s, skipTo: after}
+	here := !s.manager.trashed(s.Path())
 	for {
 		// The directory, not the file: a rewrite puts another file under the name.
 		place := s.Path()
@@ -58,6 +59,9 @@ func (s *Session) watch(ctx context.Context, after string, yield func(entry.Entr
 			return fmt.Errorf("behind %.40q: %w", f.skipTo, ErrNoEntry)
 		default:
 			f.gone = time.Time{}
+		}
+		if here && s.manager.trashed(s.Path()) {
+			return errAway // removed: who writes to it goes on in the trash, who reads it ends
 		}
 		if s.Path() != place {
 			continue // it was moved: watch the other directory before the next look

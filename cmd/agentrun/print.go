@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/clipperhouse/displaywidth"
@@ -22,9 +21,6 @@ func printJSON(w io.Writer, v any) error {
 	}
 	return nil
 }
-
-// table aligns columns separated by tabs. Flush it.
-func table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 8, 2, ' ', 0) }
 
 // oneLine makes one line of a title or path from a file, safe for a terminal.
 func oneLine(s string) string { return visible(session.CleanTitle(s)) }

@@ -280,27 +280,31 @@ func printLimits(out *bars, limits []usage.Limit) {
 
 // bars is a table of sizes; at a terminal each with a bar.
 type bars struct {
-	out interface {
-		io.Writer
-		Flush() error
-	}
-	drawn bool
+	out   flusher
+	cells int   // of a full bar; 0 where none are drawn
 	whole int64 // what a full bar stands for
 }
 
-// barCells is the length of a full bar.
-const barCells = 24
+// Lengths of a full bar.
+const (
+	minBar = 8
+	maxBar = 24
+)
 
 func newBars(w io.Writer, whole int64) *bars {
-	return &bars{out: table(w), drawn: isTerminal(w), whole: whole}
+	b := &bars{out: table(w), whole: whole}
+	if n := columns(w); n > 0 {
+		b.cells = min(max(n/8, minBar), maxBar)
+	}
+	return b
 }
 
 func (b *bars) row(name string, size int64, about string) { b.share(name, size, b.whole, about) }
 
 func (b *bars) share(name string, size, whole int64, about string) {
 	fmt.Fprintf(b.out, "%s\t%s", name, outputsink.FormatBytes(size))
-	if b.drawn {
-		fmt.Fprintf(b.out, "\t%s", bar(size, whole))
+	if b.cells > 0 {
+		fmt.Fprintf(b.out, "\t%s", bar(size, whole, b.cells))
 	}
 	if about != "" {
 		fmt.Fprintf(b.out, "\t%s", about)
@@ -317,11 +321,11 @@ func (b *bars) note(text string) { fmt.Fprintf(b.out, "%s\t\t\n", text) }
 func (b *bars) flush() error { return b.out.Flush() }
 
 // bar draws a share in eighths of a cell.
-func bar(size, whole int64) string {
+func bar(size, whole int64, length int) string {
 	if whole <= 0 {
-		return strings.Repeat(" ", barCells)
+		return strings.Repeat(" ", length)
 	}
-	eighths := int(float64(min(max(size, 0), whole)) / float64(whole) * barCells * 8)
+	eighths := int(float64(min(max(size, 0), whole)) / float64(whole) * float64(length) * 8)
 	if eighths == 0 && size > 0 {
 		eighths = 1
 	}
@@ -329,5 +333,5 @@ func bar(size, whole int64) string {
 	if rest := eighths % 8; rest > 0 {
 		cells += string([]rune(" ▏▎▍▌▋▊▉")[rest])
 	}
-	return cells + strings.Repeat(" ", barCells-len([]rune(cells)))
+	return cells + strings.Repeat(" ", length-len([]rune(cells)))
 }
