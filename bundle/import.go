@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -183,6 +184,7 @@ const smallFile = 4 << 20
 func (in *importer) stage(ctx context.Context, im *session.Import) error {
 	var writers errgroup.Group
 	writers.SetLimit(workers)
+	spare := make(chan []byte, workers+1) // memory of files that are written
 	err := in.each(ctx, func(k kind, rel string, size int64, r io.Reader) error {
 		switch k {
 		case kindLog:
@@ -193,11 +195,23 @@ func (in *importer) stage(ctx context.Context, im *session.Import) error {
 			if size > smallFile {
 				return im.Artifact(rel, r)
 			}
-			data := make([]byte, size)
+			var data []byte
+			select {
+			case data = <-spare:
+			default:
+			}
+			data = slices.Grow(data[:0], int(size))[:size]
 			if _, err := io.ReadFull(r, data); err != nil {
 				return err
 			}
-			writers.Go(func() error { return im.SmallArtifact(rel, data) })
+			writers.Go(func() error {
+				err := im.SmallArtifact(rel, data)
+				select {
+				case spare <- data:
+				default:
+				}
+				return err
+			})
 		case kindBlob:
 			return in.blob(ctx, rel, r)
 		}
