@@ -11,23 +11,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/bundle"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/doctor"
 )
 
-// Exit statuses of doctor.
+// Exit statuses of doctor. Others exit with 1 when they fail, and to doctor that is a
+// finding; so its own failure is another one.
 const (
 	statusFindings   = 1
 	statusUnmendable = 3
+	statusUnexamined = 4
 )
 
 // doctorCommand is doctor with its flags.
 type doctorCommand struct {
 	*environment
-	all    bool
-	repair bool
-	from   []string
+	all            bool
+	repair         bool
+	from           []string
+	passphraseFile string
 }
 
 func newDoctorCommand(env *environment) *cobra.Command {
@@ -40,8 +44,8 @@ and the blobs they cite, and says what is wrong: where, since when where that is
 known, what is lost and what is not, and what repair does. With --all it is
 every session, artifact and blob of the home, and sessions that were opened
 elsewhere; of every known home unless --home or AGENTRUN_HOME names one. With
-FILE it reads that log, also one of pi, oh-my-pi, Claude Code or Codex; the last two are only
-read, never changed.
+FILE it reads that log, also one of pi, oh-my-pi, Claude Code or Codex; the last
+two are only read, never changed.
 
 Nothing is changed without --repair. A repair writes a new file beside the log,
 loads it to verify it, keeps the damaged bytes in <session>.damaged, and swaps
@@ -49,19 +53,37 @@ both in one step; a second run finds nothing. Close pi and oh-my-pi before: they
 would go on writing to the old file.
 
 With --json it is one object a line: kind, file, line, offset, bytes, what,
-repaired. The status is 0 when nothing was found, 1 for findings, 3 for findings
-that repair can't mend.`,
+repaired.
+
+The status is 0 when nothing was found, 1 for findings, also when --repair has
+mended all of them (repaired says so, and the next run exits with 0), 3 for
+findings that repair can't mend, 4 when doctor itself failed and did not look at
+everything, and 2 for wrong usage.`,
 		Example: `  agentrun doctor
   agentrun doctor --all --repair
   agentrun doctor --repair --from /mnt/backup/agentrun
   agentrun doctor ~/.claude/projects/-srv-app/1b2c.jsonl`,
 		Args: positional(0, 1, "at most one file"),
-		RunE: func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), only(args, 0)) },
+		RunE: func(cmd *cobra.Command, args []string) error { return unexamined(d.run(cmd.Context(), only(args, 0))) },
 	}
 	cmd.Flags().BoolVar(&d.all, "all", false, "every session, artifact and blob; of all known homes unless one is named")
 	cmd.Flags().BoolVar(&d.repair, "repair", false, "mend what can be mended")
 	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `PLACE`: a home, a directory of blobs, or a bundle; may be repeated")
+	cmd.Flags().StringVar(&d.passphraseFile, "passphrase-file", "", "open encrypted bundles of --from with the passphrase that is in `FILE`")
 	return cmd
+}
+
+// unexamined makes an error doctor's own failure, unless it is a status or a mistake of
+// the user.
+func unexamined(err error) error {
+	var (
+		usage   *usageError
+		command *commandError
+	)
+	if err == nil || errors.As(err, &usage) || errors.As(err, &command) {
+		return err
+	}
+	return &commandError{statusUnexamined, err}
 }
 
 func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
@@ -79,10 +101,19 @@ func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 		return err
 	}
 	c.guard.Recount() // it may free space
+	passphrase := ""
+	if c.passphraseFile != "" {
+		if len(c.from) == 0 {
+			return usagef("--passphrase-file is for the bundles of --from: give one")
+		}
+		if passphrase, err = bundle.ReadPassphrase(c.passphraseFile); err != nil {
+			return err
+		}
+	}
 	var failed error
 	progress := c.progress("reading")
 	defer progress.end()
-	report := doctor.Options{Repair: c.repair, From: c.from, Progress: progress.bytes, Report: func(f doctor.Finding) {
+	report := doctor.Options{Repair: c.repair, From: c.from, Passphrase: passphrase, Progress: progress.bytes, Report: func(f doctor.Finding) {
 		progress.end()
 		if failed == nil {
 			failed = c.finding(f)

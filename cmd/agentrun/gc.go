@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/blobstore/localdir"
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session/gc"
@@ -91,6 +92,9 @@ type gcWarned struct {
 }
 
 func (g *gcCommand) run(ctx context.Context, daysGiven bool) error {
+	if g.grace < localdir.MinGrace {
+		return usagef("--grace %v: give 10m or more; a blob is stored before the entry that names it is written, and what is younger may be needed by one that is under way", g.grace)
+	}
 	m, err := g.manager()
 	if err != nil {
 		return err

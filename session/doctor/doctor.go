@@ -25,6 +25,8 @@ type Options struct {
 	// From are homes, directories and bundles where lost blobs and artifacts are looked
 	// for.
 	From []string
+	// Passphrase opens the bundles of From that are encrypted.
+	Passphrase string
 	// Report is told each finding, in the order in which they are found.
 	Report func(Finding)
 	// Progress is told now and then how much was read, in bytes; nil means that nobody
@@ -96,7 +98,7 @@ func New(ctx context.Context, m *session.Manager, opt Options) (*Doctor, error) 
 		d.stores = append(d.stores, s)
 	}
 	for _, place := range opt.From {
-		s, err := openSource(ctx, place)
+		s, err := openSource(ctx, place, opt.Passphrase)
 		if err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
@@ -154,6 +156,7 @@ func (d *Doctor) Home(ctx context.Context) error {
 	if err := d.listed(ctx, slices.Concat(paths, trashed, elsewhere)); err != nil {
 		return err
 	}
+	d.listCache()
 	if err := d.allBlobs(ctx); err != nil {
 		return err
 	}
@@ -332,7 +335,11 @@ func (d *Doctor) session(ctx context.Context, path string) error {
 	if dir == "" {
 		return nil
 	}
-	return d.artifacts(ctx, artifacts.Open(dir, artifacts.Options{Sync: true, FS: d.opt.FS}), all)
+	beside := artifacts.Open(dir, artifacts.Options{Sync: true, FS: d.opt.FS})
+	if err := d.artifacts(ctx, beside, all); err != nil {
+		return err
+	}
+	return d.agents(ctx, beside)
 }
 
 // logged is a log and what was found in it, nil when it could not be read.

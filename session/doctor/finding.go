@@ -38,6 +38,8 @@ const (
 	KindArtifactOpen    = "artifact-unfinished" // its writer died
 	KindProvenance      = "artifact-provenance" // .artifact-<n>.json is not what was written
 	KindLineIndex       = "artifact-index"      // the kept line index
+	KindAgentOutput     = "agent-output"        // what an agent handed back
+	KindListCache       = "list-cache"          // the rebuildable list of sessions
 	KindUnreadable      = "unreadable"          // a file that cannot be read at all
 	KindUnanswered      = "tool-unanswered"     // a transcript: a tool call without its result
 	KindUnasked         = "result-unasked"      // a transcript: a result without its tool call

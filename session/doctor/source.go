@@ -25,7 +25,7 @@ type source struct {
 
 // openSource opens a home, a directory of blobs, a directory of artifacts, or a
 // bundle, which is unpacked into a directory for temporary files.
-func openSource(ctx context.Context, place string) (source, error) {
+func openSource(ctx context.Context, place, passphrase string) (source, error) {
 	info, err := os.Stat(place)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -35,7 +35,7 @@ func openSource(ctx context.Context, place string) (source, error) {
 	}
 	s := source{name: place, dir: place}
 	if !info.IsDir() {
-		if s.dir, err = unpack(ctx, place); err != nil {
+		if s.dir, err = unpack(ctx, place, passphrase); err != nil {
 			return source{}, fmt.Errorf("looking for lost data in %s: %w; name a home, a directory of blobs, or a bundle", place, err)
 		}
 		s.temp = true
@@ -49,8 +49,10 @@ func openSource(ctx context.Context, place string) (source, error) {
 	return s, nil
 }
 
-// unpack makes a home of a bundle, verified, for as long as the doctor needs it.
-func unpack(ctx context.Context, file string) (dir string, err error) {
+// unpack makes a home of a bundle, verified, for as long as the doctor needs it. One of
+// several may be without a passphrase: what is taken from it is compared with what the
+// home says of it.
+func unpack(ctx context.Context, file, passphrase string) (dir string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return "", err
@@ -61,7 +63,12 @@ func unpack(ctx context.Context, file string) (dir string, err error) {
 	}
 	m, err := session.OpenManager(dir, session.Options{Durability: session.Flush})
 	if err == nil {
-		_, err = bundle.Import(ctx, m, f, bundle.ImportOptions{})
+		_, err = bundle.Import(ctx, m, f, bundle.ImportOptions{Passphrase: passphrase})
+		if err != nil && passphrase != "" && ctx.Err() == nil {
+			if _, oerr := bundle.Import(ctx, m, f, bundle.ImportOptions{}); oerr == nil {
+				err = nil
+			}
+		}
 	}
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))

@@ -297,3 +297,14 @@ func (c *Catalog) save(known cache, found *finding, results []result) {
 		_ = durable.WriteFile(c.fsys, CachePath(c.home), false, data)
 	}
 }
+
+// CheckCache reports whether the list cache of a home is one that this program would
+// have written. What it says is compared with the logs whenever it is used. Without a
+// cache the error matches fs.ErrNotExist.
+func CheckCache(fsys durable.FS, home string) (bool, error) {
+	data, err := durable.ReadFile(orOS(fsys), CachePath(home), maxCacheBytes)
+	if err != nil {
+		return false, err
+	}
+	return parseCache(data) != nil, nil
+}
