@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,13 +40,14 @@ func newFollowCommand(env *environment) *cobra.Command {
 		Use:   "follow [ID]",
 		Short: "Print what happens in a session while others work on it",
 		Long: `follow prints every entry of a session, then those that come, and the output of
-commands that is kept as an artifact as it grows. It goes on when the log is
-rewritten, moved, compressed or restored, and waits on network file systems
-too. It ends with Ctrl-C, or when who reads it is gone; either way with
-status 0.
+commands: as it grows where it is kept as an artifact, else when the command has
+ended. It goes on when the log is rewritten, moved, compressed or restored, and
+waits on network file systems too. It ends with Ctrl-C, or when who reads it is
+gone; either way with status 0.
 
 With --json it is one entry a line: its JSON as in the log, images and long
-strings put back. --artifacts adds lines {artifact, offset, text} with the
+strings put back. Output that is no artifact is message.output of the entry with
+which a command ends. --artifacts adds lines {artifact, offset, text} with the
 output as it comes, base64 in data instead of text where it is no UTF-8.
 --quiet prints entries alone.
 
@@ -318,6 +320,37 @@ func (v *followView) entry(e entry.Entry) error {
 	if start, ok := bash.StartOf(e); ok {
 		said = "$ " + start.Command
 	}
-	_, err := fmt.Fprintln(v.stdout, strings.TrimRight(head+"  "+firstWords(said, room), " "))
-	return err
+	if _, err := fmt.Fprintln(v.stdout, strings.TrimRight(head+"  "+firstWords(said, room), " ")); err != nil {
+		return err
+	}
+	return v.ran(e)
+}
+
+// ran prints the output of a run that ended: that in the entry, which is all there is of a
+// run that made no artifact. Of one whose artifact was not followed it says where it is.
+func (v *followView) ran(e entry.Entry) error {
+	if v.quiet || e.Role() != entry.RoleBashExecution {
+		return nil
+	}
+	m, err := e.Message()
+	run, ok := m.(entry.BashExecutionMessage)
+	if err != nil || !ok {
+		return nil // its line was printed
+	}
+	var f bash.Finish
+	if len(run.Details) > 0 && json.Unmarshal(run.Details, &f) == nil && f.Artifact != nil {
+		if v.live[f.Artifact.ID] != nil {
+			return nil
+		}
+		_, err := fmt.Fprintf(v.stdout, "[%s in artifact://%d]\n", count(f.Artifact.Lines, "line", "lines"), f.Artifact.ID)
+		return err
+	}
+	if run.Output == "" {
+		return nil
+	}
+	v.last = newLiveView(v.stdout)
+	if _, err := io.WriteString(v.last, run.Output); err != nil {
+		return err
+	}
+	return v.finish()
 }
