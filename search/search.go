@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -43,6 +44,13 @@ func New(m *session.Manager, o Options) *Searcher {
 		x.report = func(Progress) {}
 	}
 	return x
+}
+
+// Indexed reports whether there is an index, in whatever state. Without one a search reads
+// everything.
+func (x *Searcher) Indexed() bool {
+	_, err := x.fs.Lstat(filepath.Join(x.home, indexName))
+	return err == nil
 }
 
 // DefaultLimit is how many hits a query without a limit has, and

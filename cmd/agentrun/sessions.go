@@ -11,13 +11,17 @@ func newSessionsCommand(env *environment) *cobra.Command {
 		Short: "List, show and manage sessions",
 		Long: `sessions lists the sessions of the working directory, as sessions list does. At
 a terminal it is a list to pick from: / filters, a shows the sessions of every
-directory, enter tells how to go on with a session, r renames it, f forks it, d
-moves it to the trash, ? shows all keys. With --json or --quiet, or into a pipe,
-it is the plain list.
+directory, enter tells how to go on with a session, r renames it, f forks it, c
+compresses it, e exports it, t draws its tree, d moves it to the trash, ? shows
+all keys. With --json or --quiet, or into a pipe, it is the plain list. With
+--pick it is always the list to pick from, and prints the id of the session that
+is chosen; its status is 1 when none is.
 
 Its commands take the session as ID: an id, its beginning, or the path of a
 log. Without an ID it is that of --session, else the newest session of the
 working directory.`,
+		Example: `  agentrun sessions
+  agentrun sessions show "$(agentrun sessions --pick)"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])
@@ -25,6 +29,9 @@ working directory.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list.choose {
+				return list.pickID(cmd.Context())
+			}
 			if list.picks() {
 				return list.pick(cmd.Context())
 			}
@@ -32,6 +39,7 @@ working directory.`,
 		},
 	}
 	list.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&list.choose, "pick", false, "choose a session from the list, and print its id")
 	verbs := []*cobra.Command{
 		newSessionsListCommand(env), newSessionsShowCommand(env), newSessionsTreeCommand(env),
 		newSessionsNewCommand(env), newSessionsRenameCommand(env), newSessionsRemoveCommand(env),

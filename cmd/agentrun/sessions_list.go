@@ -19,6 +19,7 @@ type sessionsList struct {
 	*environment
 	all, trash bool
 	adopt      bool
+	choose     bool // --pick
 }
 
 func (l *sessionsList) addFlags(f *pflag.FlagSet) {

@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/agentrun/agentrun/cmd/agentrun/internal/picker"
+	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/search"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -23,32 +27,73 @@ func (l *sessionsList) picks() bool {
 
 // pick shows the list, and tells how to go on with the session that is chosen.
 func (l *sessionsList) pick(ctx context.Context) error {
-	m, err := l.manager()
+	item, how, err := l.fromList(ctx, l.stdin, l.stdout.(*os.File))
 	if err != nil {
 		return err
+	}
+	switch how {
+	case picker.Choose:
+		return l.resume(ctx, item.Path, false)
+	case picker.Tree:
+		return l.drawTree(ctx, item.Path, false)
+	}
+	return nil
+}
+
+// pickID shows the list on the terminal of the process, whatever its streams are, and
+// prints the id of the session that is chosen, or its path where it has none.
+func (l *sessionsList) pickID(ctx context.Context) error {
+	if l.json || l.trash || l.adopt || l.session != "" {
+		return usagef("--pick asks for a session: leave out --json, --trash, --adopt and --session")
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("there is no terminal to pick a session at: agentrun sessions list needs none: %w", err)
+	}
+	defer tty.Close()
+	item, how, err := l.fromList(ctx, tty, tty)
+	if err != nil {
+		return err
+	}
+	switch how {
+	case picker.Choose:
+		_, err := fmt.Fprintln(l.stdout, cmp.Or(item.ID, item.Path))
+		return err
+	case picker.Tree: // it is looked at, and nothing is chosen
+		e := *l.environment
+		e.stdout = tty
+		if err := e.drawTree(ctx, item.Path, false); err != nil {
+			return err
+		}
+	}
+	return &commandError{status: 1}
+}
+
+// fromList shows the list.
+func (l *sessionsList) fromList(ctx context.Context, in, out *os.File) (picker.Item, picker.Verb, error) {
+	m, err := l.manager()
+	if err != nil {
+		return picker.Item{}, picker.Quit, err
 	}
 	l.guard.Recount() // it may free space
 	cwd, err := workingDirectory()
 	if err != nil {
-		return err
+		return picker.Item{}, picker.Quit, err
 	}
 	stderr, held := l.stderr, &heldBack{}
 	l.stderr = held // remarks would be written over the list
 	home, _ := os.UserHomeDir()
-	item, ok, err := picker.Run(ctx, l.stdin, l.stdout.(*os.File), sessionSource{m, cwd}, picker.Options{
-		All: l.all, Plain: !coloured(l.stdout), Home: home,
+	item, how, err := picker.Run(ctx, in, out, sessionSource{l.environment, m, cwd}, picker.Options{
+		All: l.all, Plain: !coloured(out), Home: home,
 	})
 	l.stderr = stderr
 	if werr := held.release(stderr); err == nil {
 		err = werr
 	}
 	if s := (*picker.SignalError)(nil); errors.As(err, &s) {
-		return &commandError{status: statusSignal + int(s.Signal)}
+		err = &commandError{status: statusSignal + int(s.Signal)}
 	}
-	if err != nil || !ok {
-		return err
-	}
-	return l.resume(ctx, item.Path, false)
+	return item, how, err
 }
 
 // heldBack keeps what is said while the list is on the screen.
@@ -72,6 +117,7 @@ func (h *heldBack) release(w io.Writer) error {
 
 // sessionSource gives the sessions of a home to the list.
 type sessionSource struct {
+	env *environment
 	m   *session.Manager
 	cwd string
 }
@@ -180,3 +226,48 @@ func (s sessionSource) Fork(ctx context.Context, i picker.Item) (path, said stri
 	}
 	return forked.Path, fmt.Sprintf("forked as %s; %s", forked.ID, artifactsOf(forked.Artifacts)), nil
 }
+
+func (s sessionSource) Compress(ctx context.Context, i picker.Item) (path, said string, err error) {
+	if err := s.m.Compress(ctx, i.Path); err != nil {
+		return "", "", err
+	}
+	now, err := s.m.Find(ctx, i.Path)
+	if err != nil {
+		return "", "", err
+	}
+	return now.Path, fmt.Sprintf("compressed: %s, before %s", outputsink.FormatBytes(now.Size), outputsink.FormatBytes(i.Size)), nil
+}
+
+// Export is the command export, which says what it made.
+func (s sessionSource) Export(ctx context.Context, i picker.Item, file string) (string, error) {
+	env := *s.env
+	var said bytes.Buffer
+	env.stdout, env.stderr = io.Discard, &said
+	x := sessionExport{environment: &env}
+	x.out.name = file
+	if err := x.run(ctx, i.Path); err != nil {
+		return "", err
+	}
+	return strings.ReplaceAll(strings.TrimSpace(said.String()), "agentrun: ", ""), nil
+}
+
+// Search asks the index. Without one it would read everything.
+func (s sessionSource) Search(ctx context.Context, words []string) ([]string, error) {
+	x := search.New(s.m, search.Options{})
+	if !x.Indexed() {
+		return nil, nil
+	}
+	var ids []string
+	seen := map[string]bool{}
+	_, err := x.Search(ctx, search.Query{Words: words, Limit: maxFound}, func(h search.Hit) bool {
+		if !seen[h.Session] {
+			seen[h.Session] = true
+			ids = append(ids, h.Session)
+		}
+		return ctx.Err() == nil
+	})
+	return ids, err
+}
+
+// maxFound is how many hits of a search the filter takes.
+const maxFound = 2000

@@ -72,7 +72,19 @@ func runAgentrun(t *testing.T, dir string, env []string, args ...string) string 
 
 func startInTerminal(t *testing.T, dir string, env []string, args ...string) *terminalProgram {
 	t.Helper()
-	p := &terminalProgram{t: t, cmd: agentrunCommand(dir, env, args...), done: make(chan struct{})}
+	return inTerminal(t, agentrunCommand(dir, env, args...))
+}
+
+func startShellInTerminal(t *testing.T, dir string, env []string, script string) *terminalProgram {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Dir, cmd.Env = dir, env
+	return inTerminal(t, cmd)
+}
+
+func inTerminal(t *testing.T, cmd *exec.Cmd) *terminalProgram {
+	t.Helper()
+	p := &terminalProgram{t: t, cmd: cmd, done: make(chan struct{})}
 	p.more = sync.NewCond(&p.mu)
 	tty, err := pty.StartWithSize(p.cmd, &pty.Winsize{Rows: 24, Cols: 80})
 	if err != nil {
@@ -266,5 +278,93 @@ func TestSessionsIntoAPipeIsThePlainList(t *testing.T) {
 		if bytes.Contains(p.sent, []byte("\x1b")) || !bytes.Contains(p.sent, []byte("Paint the fence")) {
 			t.Errorf("%v at a terminal writes %q", args, p.sent)
 		}
+	}
+}
+
+func TestPickerCompressesExportsAndDraws(t *testing.T) {
+	dir, env := pickerHome(t)
+	p := startInTerminal(t, dir, env, "sessions")
+	p.see("> Paint the fence")
+	p.press("c")
+	p.see("compressed: ")
+	p.press("e")
+	p.see("export to: ")
+	p.press("\x1b")
+	p.see("not exported")
+	p.press("e\x15" + "fence.md\r")
+	p.see("fence.md: ")
+	p.press("e\x15" + "fence.md\r")
+	p.see("is there already")
+	p.press("?")
+	p.see("draw the entries as a tree")
+	p.press("x")
+	p.see("> Paint the fence")
+	p.press("t")
+	status, after := p.end()
+	if status != 0 || !strings.Contains(after, "bashExecution") || !strings.Contains(after, "<- leaf") {
+		t.Errorf("status %d, and it says %s", status, after)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "fence.md"))
+	if err != nil || !bytes.Contains(page, []byte("said in Paint the fence")) {
+		t.Errorf("exported %q, %v", page, err)
+	}
+	cold, err := filepath.Glob(filepath.Join(dir, "..", "home", "sessions", "*", "*.jsonl.zst"))
+	if err != nil || len(cold) != 1 {
+		t.Errorf("compressed are %v, %v", cold, err)
+	}
+}
+
+func TestPickerFiltersByTheTextWhereThereIsAnIndex(t *testing.T) {
+	dir, env := pickerHome(t)
+	runAgentrun(t, dir, env, "exec", "--", "echo", "quercus") // the newest: Paint the fence
+	p := startInTerminal(t, dir, env, "sessions")
+	p.see("1/2")
+	p.press("/quercus")
+	p.await("an empty list", func(s string) bool {
+		return strings.Contains(s, "/quercus_") && strings.Contains(s, "no session has these words")
+	})
+	p.press("\x1b")
+	p.see("1/2")
+	p.press("q")
+	p.end()
+	runAgentrun(t, dir, env, "search", "quercus") // makes the index
+	p = startInTerminal(t, dir, env, "sessions")
+	p.see("1/2")
+	p.press("/quercus")
+	p.await("what was found", func(s string) bool {
+		return strings.Contains(s, "/quercus_") && strings.Contains(s, "1/1") && strings.Contains(s, "> Paint the fence")
+	})
+	p.press("\r\r")
+	if status, after := p.end(); status != 0 || !strings.Contains(after, "Paint the fence") {
+		t.Errorf("status %d, and it says %s", status, after)
+	}
+}
+
+func TestPickPrintsTheIDIntoAPipe(t *testing.T) {
+	dir, env := pickerHome(t)
+	p := startShellInTerminal(t, dir, env, `agentrun sessions show "$(agentrun sessions --pick)" --json > shown; echo status $?`)
+	p.see("> Paint the fence")
+	p.press("/pump\r\r")
+	if _, after := p.end(); !strings.Contains(after, "status 0") {
+		t.Fatalf("it says %q", after)
+	}
+	shown, err := os.ReadFile(filepath.Join(dir, "shown"))
+	if err != nil || !bytes.Contains(shown, []byte(`"title":"Repair the pump"`)) {
+		t.Errorf("shown is %s, %v", shown, err)
+	}
+	p = startShellInTerminal(t, dir, env, `id=$(agentrun sessions --pick); echo "status $? [$id]"`)
+	p.see("> Paint the fence")
+	p.press("q")
+	if _, after := p.end(); !strings.Contains(after, "status 1 []") {
+		t.Errorf("it says %q", after)
+	}
+	out, err := exec.Command("setsid", "--version").CombinedOutput()
+	if err != nil {
+		t.Skipf("setsid is not installed: %s", out)
+	}
+	cmd := exec.Command("setsid", "--wait", "agentrun", "sessions", "--pick")
+	cmd.Dir, cmd.Env = dir, env
+	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("there is no terminal to pick a session at: agentrun sessions list needs none")) {
+		t.Errorf("without a terminal it says %s, %v", out, err)
 	}
 }

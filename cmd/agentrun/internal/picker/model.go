@@ -56,6 +56,9 @@ const (
 	Rename
 	Trash
 	Fork
+	Compress
+	Export
+	Tree
 )
 
 // Effect is a verb with what it is about.
@@ -63,6 +66,7 @@ type Effect struct {
 	Verb  Verb
 	Item  Item
 	Title string // of Rename
+	File  string // of Export
 }
 
 type mode int
@@ -71,6 +75,7 @@ const (
 	browsing mode = iota
 	filtering
 	renaming
+	exporting
 	confirming // the trash
 	helping
 )
@@ -87,12 +92,14 @@ type Model struct {
 	all           bool // sessions of every directory are shown
 	filter        string
 	mode          mode
-	input         string // the title that is being written
-	message       string // stands in the last lines until the next key
-	busy          bool   // an effect is being carried out
-	cursor        string // path of the item under it
-	top           int    // first item on the screen
-	shown         []Item // those that pass the filter
+	input         string          // the title, or the name of a file, that is being written
+	message       string          // stands in the last lines until the next key
+	busy          bool            // an effect is being carried out
+	cursor        string          // path of the item under it
+	top           int             // first item on the screen
+	shown         []Item          // those that pass the filter
+	found         map[string]bool // by path: sessions in whose text the words foundBy are
+	foundBy       string
 	preview       map[string][]Message
 	width, height int
 }
@@ -165,6 +172,15 @@ func (m *Model) Say(message string) { m.message = message }
 // SetBusy says whether an effect is being carried out; others wait for it.
 func (m *Model) SetBusy(busy bool) { m.busy = busy }
 
+// Filter is what the list is filtered by.
+func (m *Model) Filter() string { return m.filter }
+
+// SetFound gives the sessions, by path, in whose text the words of a filter are.
+func (m *Model) SetFound(filter string, paths map[string]bool) {
+	m.foundBy, m.found = filter, paths
+	m.refresh()
+}
+
 // Select puts the cursor on the session at path.
 func (m *Model) Select(path string) {
 	m.cursor = path
@@ -191,7 +207,7 @@ func (m *Model) refresh() {
 	words := strings.Fields(strings.ToLower(m.filter))
 	m.shown = m.shown[:0:0]
 	for _, i := range m.items {
-		if (i.Here || m.all) && i.matches(words) {
+		if (i.Here || m.all) && (i.matches(words) || m.foundBy == m.filter && m.found[i.Path]) {
 			m.shown = append(m.shown, i)
 		}
 	}
@@ -217,6 +233,8 @@ func (m *Model) Press(k Key) Effect {
 		return m.pressFiltering(k)
 	case renaming:
 		return m.pressRenaming(k)
+	case exporting:
+		return m.pressExporting(k)
 	case confirming:
 		m.mode = browsing
 		if k == "y" || k == "Y" {
@@ -255,6 +273,14 @@ func (m *Model) Press(k Key) Effect {
 		return m.effect(Choose)
 	case "f":
 		return m.effect(Fork)
+	case "c":
+		return m.effect(Compress)
+	case "t":
+		return m.effect(Tree)
+	case "e":
+		if item, ok := m.Selected(); ok {
+			m.mode, m.input = exporting, clean(item.ID)+".agentrun"
+		}
 	case "r":
 		if item, ok := m.Selected(); ok {
 			m.mode, m.input = renaming, clean(item.Title)
@@ -333,6 +359,26 @@ func (m *Model) pressRenaming(k Key) Effect {
 		}
 		e := m.effect(Rename)
 		e.Title = title
+		return e
+	default:
+		m.input = edit(m.input, k)
+	}
+	return Effect{}
+}
+
+func (m *Model) pressExporting(k Key) Effect {
+	switch k {
+	case Esc:
+		m.mode = browsing
+		m.message = "not exported"
+	case Enter:
+		m.mode = browsing
+		if m.input == "" {
+			m.message = "not exported: a file has a name"
+			return Effect{}
+		}
+		e := m.effect(Export)
+		e.File = m.input
 		return e
 	default:
 		m.input = edit(m.input, k)

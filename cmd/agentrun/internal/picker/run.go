@@ -35,6 +35,13 @@ type Source interface {
 	// Trash and Fork return a sentence about what they did; Fork the path as well.
 	Trash(ctx context.Context, i Item) (said string, err error)
 	Fork(ctx context.Context, i Item) (path, said string, err error)
+	// Compress returns where the session is now, and a sentence.
+	Compress(ctx context.Context, i Item) (path, said string, err error)
+	// Export writes the session to a file of the working directory.
+	Export(ctx context.Context, i Item, file string) (said string, err error)
+	// Search returns the ids of the sessions in whose text the words are, nil when there
+	// is no index that would tell fast.
+	Search(ctx context.Context, words []string) ([]string, error)
 }
 
 // Options say how the list begins.
@@ -59,11 +66,12 @@ const (
 	escapeWait = 50 * time.Millisecond
 )
 
-// Run shows the list until a session is chosen, or not: ok is false then.
-func Run(ctx context.Context, in, out *os.File, src Source, o Options) (chosen Item, ok bool, err error) {
+// Run shows the list until a session is chosen, to go on with (Choose) or to be drawn
+// (Tree), or not: how is Quit then.
+func Run(ctx context.Context, in, out *os.File, src Source, o Options) (chosen Item, how Verb, err error) {
 	before, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
-		return Item{}, false, fmt.Errorf("preparing the terminal: %w; agentrun sessions list needs none", err)
+		return Item{}, Quit, fmt.Errorf("preparing the terminal: %w; agentrun sessions list needs none", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &screen{out: out, src: src, all: ctx, events: make(chan func(), 16)}
@@ -87,7 +95,7 @@ func Run(ctx context.Context, in, out *os.File, src Source, o Options) (chosen I
 		s.drain()
 	}()
 	if err != nil {
-		return Item{}, false, fmt.Errorf("preparing the terminal: %w", err)
+		return Item{}, Quit, fmt.Errorf("preparing the terminal: %w", err)
 	}
 	return s.loop(keys, caught)
 }
@@ -104,34 +112,36 @@ type screen struct {
 	listing       int    // how many were begun
 	previewOf     string // what is being read
 	cancelPreview context.CancelFunc
+	searched      string // the filter whose words are, or were, looked for
+	cancelSearch  context.CancelFunc
 }
 
-func (s *screen) loop(keys <-chan Key, caught <-chan os.Signal) (Item, bool, error) {
+func (s *screen) loop(keys <-chan Key, caught <-chan os.Signal) (Item, Verb, error) {
 	s.resize()
 	s.load()
 	for {
 		if err := s.draw(); err != nil {
-			return Item{}, false, err
+			return Item{}, Quit, err
 		}
 		select {
 		case k, ok := <-keys:
 			if !ok {
-				return Item{}, false, &SignalError{syscall.SIGHUP} // the terminal is gone
+				return Item{}, Quit, &SignalError{syscall.SIGHUP} // the terminal is gone
 			}
 			switch e := s.model.Press(k); e.Verb {
 			case Nothing:
 			case Quit:
-				return Item{}, false, nil
+				return Item{}, Quit, nil
 			case Interrupt:
-				return Item{}, false, &SignalError{syscall.SIGINT}
-			case Choose:
-				return e.Item, true, nil
+				return Item{}, Quit, &SignalError{syscall.SIGINT}
+			case Choose, Tree:
+				return e.Item, e.Verb, nil
 			default:
 				s.carryOut(e)
 			}
 		case sig := <-caught:
 			if sig != syscall.SIGWINCH {
-				return Item{}, false, &SignalError{sig.(syscall.Signal)}
+				return Item{}, Quit, &SignalError{sig.(syscall.Signal)}
 			}
 			s.resize()
 		case event := <-s.events:
@@ -150,6 +160,7 @@ func (s *screen) resize() {
 
 func (s *screen) draw() error {
 	s.wantPreview()
+	s.search()
 	s.model.Now = time.Now()
 	var b strings.Builder
 	b.WriteString("\x1b[H")
@@ -303,6 +314,49 @@ func (s *screen) wantPreview() {
 	})
 }
 
+// searchWait is how long a filter has to stay as it is before its words are looked for.
+const searchWait = 150 * time.Millisecond
+
+// search looks for the words of the filter in the text of the sessions. A search whose
+// filter is no longer wanted is given up.
+func (s *screen) search() {
+	filter := s.model.Filter()
+	if filter == s.searched {
+		return
+	}
+	if s.cancelSearch != nil {
+		s.cancelSearch()
+	}
+	ctx, cancel := context.WithCancel(s.all)
+	s.searched, s.cancelSearch = filter, cancel
+	words := strings.Fields(filter)
+	if len(words) == 0 {
+		cancel()
+		return
+	}
+	s.beside(func() func() {
+		defer cancel()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(searchWait):
+		}
+		ids, err := s.src.Search(ctx, words)
+		if err != nil || ctx.Err() != nil {
+			return nil // the filter goes by what the list shows
+		}
+		return func() {
+			paths := map[string]bool{}
+			for _, i := range s.model.items {
+				if i.ID != "" && slices.Contains(ids, i.ID) {
+					paths[i.Path] = true
+				}
+			}
+			s.model.SetFound(filter, paths)
+		}
+	})
+}
+
 // carryOut does what a key asked for. It is not given up when the list is left.
 func (s *screen) carryOut(e Effect) {
 	s.model.SetBusy(true)
@@ -317,6 +371,11 @@ func (s *screen) carryOut(e Effect) {
 			said, err = s.src.Trash(ctx, e.Item)
 		case Fork:
 			path, said, err = s.src.Fork(ctx, e.Item)
+		case Compress:
+			path, said, err = s.src.Compress(ctx, e.Item)
+		case Export:
+			path = e.Item.Path
+			said, err = s.src.Export(ctx, e.Item, e.File)
 		}
 		return func() {
 			s.model.SetBusy(false)

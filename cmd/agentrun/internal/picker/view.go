@@ -135,12 +135,16 @@ var help = []string{
 	"up, down, k, j        one session up, down",
 	"page up, page down    a screen",
 	"home, end             the first, the last",
-	"/                     filter: words of title, first words, id, directory;",
+	"/                     filter: words of title, first words, id, directory, and of",
+	"                      the text where agentrun search has indexed it;",
 	"                      enter keeps it, esc clears it",
 	"a, tab                sessions of every directory, of this one",
 	"enter                 leave, and tell how to go on with the session",
 	"r                     rename",
 	"f                     fork",
+	"c                     compress",
+	"e                     export to a file; *.html, *.md and *.json are to be read",
+	"t                     leave, and draw the entries as a tree",
 	"d                     move to the trash; asks",
 	"q, esc                leave",
 	"",
@@ -289,6 +293,8 @@ func (m *Model) footer() []string {
 		return prompt("/", m.filter)
 	case m.mode == renaming:
 		return prompt("title: ", m.input)
+	case m.mode == exporting:
+		return prompt("export to: ", m.input)
 	case m.mode == confirming:
 		return wrap("Move "+item.name()+" to the trash? y/n", m.width, 3)
 	case m.message != "":
