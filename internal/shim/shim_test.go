@@ -23,6 +23,7 @@ const ownerVariable = "AGENTRUN_TEST_OWNER"
 
 func TestMain(m *testing.M) {
 	Main()
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // else each process sleeps for a second at its end
 	if script := os.Getenv(ownerVariable); script != "" {
 		s, err := Start(Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, Dir: "/", Env: os.Environ(), Files: []*os.File{nil, os.Stdout}})
 		fmt.Fprintln(os.Stderr, err)

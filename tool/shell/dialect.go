@@ -51,6 +51,7 @@ __agentrun_save() {
 	builtin set +o
 }
 __agentrun_end() {
+	[[ $1 == exit && $BASHPID != $$ ]] && return # a child that was killed before it was another program
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }

@@ -258,27 +258,30 @@ func (i *instance) await(ctx context.Context, c *bash.Script, nonce string, exit
 		defer t.Stop()
 		expired = t.C
 	}
-	select {
-	case e := <-i.ends:
-		if e, ended, ok := i.check(e, nonce); ok {
-			return e, ended
+	for {
+		select {
+		case e := <-i.ends:
+			if e, ended, ok := i.check(e, nonce); ok {
+				return e, ended
+			}
+			continue // of an earlier call
+		case <-i.shim.Exited():
+			return i.last(nonce), true
+		case <-ctx.Done():
+			exit.Cancelled = true
+		case <-c.Kill:
+			exit.Cancelled = true
+			i.shim.Kill(untilGone)
+			return i.last(nonce), true
+		case <-expired:
+			exit.TimedOut = true
+		case <-c.Limit:
+			exit.OutputLimit = true
+		case <-c.Feedback:
+			exit.Feedback = true
 		}
-	case <-i.shim.Exited():
-		return i.last(nonce), true
-	case <-ctx.Done():
-		exit.Cancelled = true
-	case <-c.Kill:
-		exit.Cancelled = true
-		i.shim.Kill(untilGone)
-		return i.last(nonce), true
-	case <-expired:
-		exit.TimedOut = true
-	case <-c.Limit:
-		exit.OutputLimit = true
-	case <-c.Feedback:
-		exit.Feedback = true
+		return i.stop(c, nonce), true
 	}
-	return i.stop(c, nonce), true
 }
 
 // check takes what the loop told for the end of the call, if it is.

@@ -15,6 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	Main()
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // else each process sleeps for a second at its end
 	goleak.VerifyTestMain(m)
 }
 
