@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -43,6 +45,8 @@ type commandRun struct {
 	env     variables
 	pass    bool // --stdin
 
+	maxOutput config.Size
+
 	shell, program string // --shell, --shell-path
 	background     bool
 }
@@ -52,6 +56,7 @@ func (r *commandRun) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&r.live, "live", false, "print all output as it comes; with --json to stderr")
 	f.StringVar(&r.cwd, "cwd", "", "run the command in the directory `DIR`")
 	f.Var(&r.env, "env", "set a variable for the command; may be repeated")
+	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
 	f.BoolVar(&r.pass, "stdin", false, "pass standard input on to the command")
 }
 
@@ -110,6 +115,8 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	defer sigs.release()
 	o.Kill = sigs.kill
 	o.Dir, o.Env, o.Timeout = r.cwd, r.env, time.Duration(r.timeout)
+	o.MaxOutput = int64(r.maxOutput)
+	o.Tree = o.Shell == nil && process.Subreap() == nil
 	closeShell, err := r.choose(&o, s)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -165,4 +166,45 @@ func FuzzParseStat(f *testing.F) {
 			t.Errorf("%q is %+v, and written anew %+v, %v", b, s, again, err)
 		}
 	})
+}
+
+func TestDescendantsAreFoundAndSignalled(t *testing.T) {
+	proc(t)
+	cmd := exec.Command("sh", "-c", "sleep 1000 & echo; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	members, err := Descendants(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[int]Member{}
+	for _, m := range members {
+		found[m.PID] = m
+	}
+	below, err := Descendants(cmd.Process.Pid)
+	if err != nil || len(below) != 1 || below[0].Parent != cmd.Process.Pid || found[below[0].PID].Start != below[0].Start {
+		t.Fatalf("%+v below %+v, %v", below, members, err)
+	}
+	if PeakMemory(below[0].PID) == 0 {
+		t.Error("it has no memory")
+	}
+	stranger := below[0]
+	stranger.Start--
+	if err := stranger.Signal(syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("one that had its pid before: %v", err)
+	}
+	if err := below[0].Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil { // its child is gone
+		t.Error(err)
+	}
 }

@@ -85,3 +85,7 @@ func PeakMemory(pid int) int64 {
 	}
 	return kb << 10
 }
+
+// Subreap makes this process a subreaper (prctl(2)): who is below it and loses its parent becomes its child. It lasts
+// as long as the process.
+func Subreap() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

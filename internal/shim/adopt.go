@@ -6,8 +6,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentrun/agentrun/internal/process"
 )
 
@@ -23,7 +21,7 @@ type registry struct {
 // Adopt makes this process the next subreaper above its shims: what a shim that was killed leaves behind comes to it,
 // and is killed. It is for a process all of whose children are shims.
 func Adopt() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	if err := process.Subreap(); err != nil {
 		return err
 	}
 	roots.mu.Lock()

@@ -38,7 +38,7 @@ func serve(args []string) int {
 	}
 	// What a terminal sends, and a closed socket, is not for the shim.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+	if err := process.Subreap(); err != nil {
 		fmt.Fprintf(socket, "failed %d\n", errno(err))
 		return 1
 	}

@@ -77,6 +77,10 @@ type Options struct {
 	// with, and stay; Stdin is not used.
 	Shell Runner
 
+	// Tree says that this process is a subreaper (see process.Subreap) and has no other children than the command: one
+	// that is ended by a timeout, a limit or the context then takes along what left its process group and session.
+	Tree bool
+
 	// StdinPath is a file that Shell's script reads; "" is empty.
 	StdinPath string
 
@@ -143,7 +147,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 
 // process makes the child to be of o.
 func (o *Options) process() (*Process, string, error) {
-	p := &Process{Argv: o.Argv, Dir: o.Dir, Env: o.Env, Stdin: o.Stdin, Timeout: o.Timeout, Kill: o.Kill}
+	p := &Process{Argv: o.Argv, Dir: o.Dir, Env: o.Env, Stdin: o.Stdin, Timeout: o.Timeout, Kill: o.Kill, tree: o.Tree}
 	switch {
 	case len(o.Argv) > 0 && o.Script != "":
 		return nil, "", errors.New("running a command: give a program or a script, not both")

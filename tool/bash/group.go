@@ -160,3 +160,30 @@ func alive(group int) bool {
 	}
 	return !seen // a /proc that does not even show us (hidepid, another namespace) proves nothing
 }
+
+// killStrays ends everything below this process but the leader, which has ended: what left the group.
+func killStrays(leader int, pt *patience) {
+	end := time.Now().Add(pt.kill)
+	for pause := time.Millisecond; time.Now().Before(end); pause = min(2*pause, 20*time.Millisecond) {
+		members, err := process.Descendants(os.Getpid())
+		if err != nil || len(members) == 0 {
+			return
+		}
+		for _, m := range members {
+			if m.PID != leader {
+				_ = m.Signal(syscall.SIGKILL)
+			}
+		}
+		time.Sleep(pause)
+	}
+}
+
+// reapStrays takes note of those who came to this process and have ended. The leader is reaped.
+func reapStrays() {
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		if pid <= 0 && !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}

@@ -49,6 +49,7 @@ type Process struct {
 	started  func(pid int)   // told of the leader; may be nil
 	feedback <-chan struct{} // when it is closed, the command reads its own output and is ended
 	limit    <-chan struct{} // when it is closed, the command has written too much and is ended
+	tree     bool            // all children of this process are of the command
 	shell    bool            // Argv[0] is bash, and sh will do where there is none
 	patience *patience       // nil: defaultPatience; tests shorten it
 }
@@ -176,8 +177,14 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	}
 	exit.Duration = time.Since(began)
 
+	if p.tree && (exit.TimedOut || exit.Cancelled || exit.Feedback || exit.OutputLimit) {
+		killStrays(g.pid, patience)
+	}
 	out.finish(patience)
 	status := g.end(patience, &exit)
+	if p.tree {
+		reapStrays()
+	}
 	exit.HeldOpen = !out.sweep()
 	exit.SetStatus(status)
 	exit.used(g.cmd.ProcessState)

@@ -34,6 +34,8 @@ type Tool struct {
 	Artifacts *artifacts.Dir
 	// Sink bounds the view; nil means outputsink.DefaultOptions().
 	Sink *outputsink.Options
+	// Shell runs the scripts, so that one finds what the one before left; nil starts a shell for each.
+	Shell Runner
 	// Live gets the output as it comes, see Options.Live; nil for nobody.
 	Live io.Writer
 }
@@ -43,7 +45,13 @@ var _ tool.Tool = (*Tool)(nil)
 // Name implements [tool.Tool], here and below.
 func (*Tool) Name() string { return "bash" }
 
-func (*Tool) Description() string {
+func (t *Tool) Description() string {
+	if t.Shell != nil {
+		return "Runs a script with bash and returns what it printed, stdout and stderr together in the order of writing. " +
+			"Long output is shortened in the middle; the notice at its end names the URL that holds all of it. " +
+			"Directory, variables, functions, aliases and options carry over to the next call. " +
+			"Standard input is empty and there is no terminal."
+	}
 	return "Runs a script with bash and returns what it printed, stdout and stderr together in the order of writing. " +
 		"Long output is shortened in the middle; the notice at its end names the URL that holds all of it. " +
 		"Every call starts anew: directory and variables do not carry over. " +
@@ -60,7 +68,7 @@ var schema = json.RawMessage(`{
   "type": "object",
   "properties": {
     "command": {"type": "string", "minLength": 1, "description": "The script to run."},
-    "timeout": {"type": "number", "minimum": 1, "maximum": 3600, "default": 300, "description": "Seconds after which the script is ended."},
+    "timeout": {"type": "number", "minimum": 0, "maximum": 3600, "default": 300, "description": "Seconds after which the script is ended; 0 for no limit."},
     "cwd": {"type": "string", "description": "The directory to run in; a relative one starts at the working directory."},
     "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment variables to add."}
   },
@@ -91,8 +99,8 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 		return refuse(err), nil
 	}
 	timeout, clamped := clamp(in.Timeout)
-	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live}
-	if !filepath.IsAbs(o.Dir) {
+	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell}
+	if !filepath.IsAbs(o.Dir) && (o.Dir != "" || t.Shell == nil) {
 		o.Dir = filepath.Join(t.Dir, o.Dir)
 	}
 	for _, k := range slices.Sorted(maps.Keys(in.Env)) {
@@ -150,6 +158,8 @@ func clamp(seconds *float64) (time.Duration, string) {
 	}
 	asked, limit := *seconds, MaxTimeout.Seconds()
 	switch {
+	case asked == 0:
+		return 0, ""
 	case asked > limit:
 		return MaxTimeout, fmt.Sprintf("[Timeout clamped to %v (requested %gs; allowed range 1s to %v)]", MaxTimeout, asked, MaxTimeout)
 	case asked < 1:

@@ -44,7 +44,7 @@ __agentrun_save() {
 	builtin declare -Fx
 	builtin alias -p
 	builtin trap -p
-	builtin printf 'builtin umask %s\n' "$(builtin umask)"
+	builtin umask -p
 	builtin printf 'builtin cd -- %q\n' "$PWD"
 	builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"
 	builtin printf '\n'
@@ -73,7 +73,8 @@ __agentrun_save() {
 	set
 	export -p
 	trap
-	printf 'umask %s\n' "$(umask)"
+	printf 'umask '
+	umask
 	printf '%s\n' 'cd -- "$PWD"'
 	set +o
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
-// chunk is the size of one read: that of a pipe, as Linux makes it.
-const chunk = 64 << 10
+const (
+	pipeSize = 1 << 20   // the most that pipe(7) gives to everybody: who writes much waits less often
+	chunk    = 128 << 10 // of one read
+)
 
 // stream is the reading end of a pipe that lives as long as its shell.
 type stream struct {
@@ -114,6 +116,7 @@ func openPipe(reader bool) (ours, theirs *os.File, err error) {
 		unix.Close(p[1])
 		return nil, nil, err
 	}
+	_, _ = unix.FcntlInt(uintptr(mine), unix.F_SETPIPE_SZ, pipeSize) // as large as this user may have them
 	return os.NewFile(uintptr(mine), "|"), os.NewFile(uintptr(other), "|"), nil
 }
 
