@@ -133,13 +133,18 @@ func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
 	} else if ix, ok := s.loadIndex(st); ok {
 		highest, from = ix.MaxArtifact, max(st.end, ix.ArtifactsTo)
 	}
-	err = eachPassing(ctx, st.src, from, st.src.size, func(line []byte, _ int64) bool {
-		if bytes.Contains(line, artifactKey) {
-			eachRecord(line, func(raw []byte, _ int, _ record.Envelope) {
-				highest = max(highest, artifactIn(raw))
-			}, nil)
+	err = inBlocks(ctx, from, st.src.size, func() func(a, b int64) highestIn {
+		var buf []byte
+		return func(a, b int64) highestIn {
+			lines, _, err := blockLines(st.src, from, a, b, st.src.size, buf)
+			if err == nil && len(lines) > 0 {
+				buf = lines[:0]
+			}
+			return highestIn{highestArtifact(lines), err}
 		}
-		return true
+	}, func(found highestIn) error {
+		highest = max(highest, found.id)
+		return found.err
 	})
 	if err != nil {
 		return -1, err
@@ -150,6 +155,34 @@ func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
 	s.mu.Unlock()
 	s.keepIndex(st, func(ix *index) { ix.MaxArtifact, ix.ArtifactsTo = highest, end })
 	return highest, nil
+}
+
+// highestIn is the highest id of an artifact in a block, -1 for none.
+type highestIn struct {
+	id  int64
+	err error
+}
+
+var artifactSearch = newWordSearch(artifactWord)
+
+// highestArtifact returns the highest id of an artifact that lines name, -1 for none.
+func highestArtifact(lines []byte) int64 {
+	highest := int64(-1)
+	for len(lines) > 0 {
+		at := artifactSearch.next(lines)
+		if at == len(lines) {
+			break
+		}
+		begin, end := bytes.LastIndexByte(lines[:at], '\n')+1, len(lines)
+		if i := bytes.IndexByte(lines[at:], '\n'); i >= 0 {
+			end = at + i
+		}
+		eachRecord(lines[begin:end], func(raw []byte, _ int, _ record.Envelope) {
+			highest = max(highest, artifactIn(raw))
+		}, nil)
+		lines = lines[min(end+1, len(lines)):]
+	}
+	return highest
 }
 
 // artifactMark is how far a log was read for artifact ids.
