@@ -422,6 +422,9 @@ func (s *scene) check(err error) {
 }
 
 func TestTwoProcessesAtOnceAndAReaderInTheMiddle(t *testing.T) {
+	if raceDetector {
+		t.Skip("what two processes do to one session is no race that the detector sees; .ci/run kill runs this without it")
+	}
 	rounds := max(1, length(t)/100)
 	for _, p := range pairs {
 		t.Run(p.name, func(t *testing.T) {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package lifetest
+
+const raceDetector = false

@@ -1,0 +1,6 @@
+//go:build race
+
+package lifetest
+
+// raceDetector makes what compresses and hashes many times slower.
+const raceDetector = true
