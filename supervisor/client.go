@@ -129,6 +129,7 @@ func answer(kind byte, b []byte) (d done, err error) {
 // Command says what to run in the background.
 type Command struct {
 	Script  string
+	Runs    string // takes the place of Script, which is what is recorded; "" is Script
 	Shell   string // the named shell whose state it begins with; "" is none
 	Path    string // of the shell's program; "" is bash
 	Dir     string // absolute
@@ -149,7 +150,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	d, err := c.ask(ctx, got, request{
-		Op: "start", Script: j.Script, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: os.Environ(), Timeout: j.Timeout,
+		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: os.Environ(), Timeout: j.Timeout,
 	})
 	return d.Job, err
 }

@@ -343,7 +343,7 @@ func (s *server) start(c *conn, q *request) error {
 	s.running.Go(func() {
 		id := int64(-1)
 		_, err := bash.Run(ctx, bash.Options{
-			Script: q.Script, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
+			Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
 			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true,
 			StdinPath: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), stdinR.Fd()),
 			Begun: func(b bash.Start) {

@@ -74,6 +74,7 @@ type request struct {
 	Shell     string        `json:"shell,omitempty"`
 	Path      string        `json:"path,omitempty"` // of the shell's program
 	Script    string        `json:"script,omitempty"`
+	Runs      string        `json:"runs,omitempty"`
 	Dir       string        `json:"dir,omitempty"` // where the script runs
 	Cwd       string        `json:"cwd,omitempty"` // where a new shell starts
 	Env       []string      `json:"env,omitempty"`

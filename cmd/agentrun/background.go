@@ -75,6 +75,7 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 			return err
 		}
 	}
+	c.Runs, _ = r.pathsFor(ctx, s, script, true)
 	id, err := r.supervisorOf(s).Start(ctx, c)
 	if err != nil {
 		return err

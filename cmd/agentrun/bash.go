@@ -18,6 +18,9 @@ and keeps the output as exec does. A script that begins with - goes behind --.
 Programs see variables with which they open no pager and no editor and ask for
 nothing. The script ends after 300 s unless --timeout says otherwise (0 never).
 
+URLs of whole artifacts and agent outputs in the script become paths of their
+files: wc -l artifact://3.
+
 With --shell NAME the script runs in a shell of the session that goes on: the
 next script with that NAME finds its working directory, variables, functions,
 aliases and options. It ends after 30 minutes without a script. A second script

@@ -122,6 +122,11 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 		return err
 	}
 	defer closeShell()
+	if o.Script != "" {
+		var done func()
+		o.Runs, done = r.pathsFor(ctx, s, o.Script, false)
+		defer done()
+	}
 	o.Log, o.Artifacts = s, r.artifacts(s)
 	if r.pass {
 		o.Stdin = r.stdin

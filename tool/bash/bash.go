@@ -64,6 +64,9 @@ type Options struct {
 	// Script is run by bash -c, by sh -c where there is no bash.
 	Script string
 
+	// Runs takes the place of Script, which is what is recorded: the same with paths for URLs. "" is Script.
+	Runs string
+
 	Dir     string        // working directory; "" is that of this process
 	Env     []string      // additions to this process's environment, KEY=VALUE
 	Stdin   *os.File      // nil is the null device
@@ -161,7 +164,10 @@ func (o *Options) process() (*Process, string, error) {
 		return nil, "", errors.New("running a command: there is none: give a program or a script")
 	}
 	p.shell = true
-	p.Argv = []string{"bash", "-c", "--", o.Script} // a script may begin with - or +
+	if o.Runs == "" {
+		o.Runs = o.Script
+	}
+	p.Argv = []string{"bash", "-c", "--", o.Runs} // a script may begin with - or +
 	return p, o.Script, nil
 }
 
@@ -212,7 +218,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (Result, erro
 			dir = where.dir
 		}
 		res.Exit, err = r.Shell.RunScript(ctx, &Script{
-			Text: r.Script, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: out, Stderr: out, Timeout: r.Timeout,
+			Text: r.Runs, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: out, Stderr: out, Timeout: r.Timeout,
 			Kill: r.Kill, Feedback: r.feedback.found, Limit: out.limit, Started: started,
 		})
 	} else {
