@@ -238,11 +238,15 @@ func closeSession(s *session.Session, err error) error {
 
 // artifacts is the artifact directory of s, nil for a log that can have none.
 func (e *environment) artifacts(s *session.Session) *artifacts.Dir {
+	return e.artifactsWith(s, s.MaxArtifactID)
+}
+
+func (e *environment) artifactsWith(s *session.Session, loggedMax func(context.Context) (int64, error)) *artifacts.Dir {
 	dir := s.ArtifactsDir()
 	if dir == "" {
 		return nil
 	}
-	o := artifacts.Options{Sync: e.durability.value == session.Sync, LoggedMax: s.MaxArtifactID, Where: s}
+	o := artifacts.Options{Sync: e.durability.value == session.Sync, LoggedMax: loggedMax, Where: s}
 	if e.guard != nil {
 		o.Quota = e.guard.Artifacts
 	}

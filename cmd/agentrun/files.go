@@ -66,7 +66,7 @@ func seenIn(dir string) *workspace.Seen {
 }
 
 // output is where diffs go.
-func (b *workbench) output() edit.Output { return edit.Output{Artifacts: b.artifacts(b.session)} }
+func (b *workbench) output() edit.Output { return edit.Output{Artifacts: b.kept()} }
 
 // close closes both, and says when a session was begun.
 func (b *workbench) close(err error) error {

@@ -13,6 +13,8 @@ import (
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/edit"
+	"github.com/agentrun/agentrun/tool/find"
+	"github.com/agentrun/agentrun/tool/grep"
 	"github.com/agentrun/agentrun/tool/read"
 	"github.com/agentrun/agentrun/tool/toolset"
 	"github.com/agentrun/agentrun/tool/workspace"
@@ -29,10 +31,12 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		shell = &bash.Tool{}
 		pages = read.Tool{Files: b.files}
 		out   edit.Output
+		urls  find.Sources
 	)
 	if b.session != nil {
 		out = b.output()
 		shell.Dir, shell.Artifacts = b.files.Dir(), out.Artifacts
+		urls = &sources{b.environment, b.manager, b.session}
 		pages.Router = internalurl.ForSession(b.manager, b.session)
 	}
 	return toolset.New(
@@ -40,6 +44,8 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		pages,
 		edit.Tool{Workspace: b.files, Output: out},
 		write.Tool{Workspace: b.files, Output: out},
+		grep.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts},
+		find.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts},
 	)
 }
 

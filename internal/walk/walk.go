@@ -417,3 +417,6 @@ func excludesFile(repository string) string {
 	}
 	return name
 }
+
+// Name is the real path of the root, or what it was opened as where that is not known.
+func (r *Root) Name() string { return r.name }

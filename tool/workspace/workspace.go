@@ -324,3 +324,14 @@ type kindError struct{ *durable.NotRegularError }
 
 func (e *kindError) Error() string { return "it is " + e.Kind + ", not a regular file" }
 func (e *kindError) Unwrap() error { return e.NotRegularError }
+
+// Dir is a name of the directory that the place is in, for functions that take a path, as
+// long as the place is open.
+func (p *Place) Dir() string { return dirName(p.dir) }
+
+// Base is the name within Dir.
+func (p *Place) Base() string { return p.base }
+
+// Self is a name of the place itself, for functions that take a path, as long as the place
+// is open.
+func (p *Place) Self() string { return p.name() }
