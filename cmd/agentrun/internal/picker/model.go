@@ -96,6 +96,7 @@ type Model struct {
 	message       string          // stands in the last lines until the next key
 	busy          bool            // an effect is being carried out
 	cursor        string          // path of the item under it
+	next          string          // goes there with the next list that has it
 	top           int             // first item on the screen
 	shown         []Item          // those that pass the filter
 	found         map[string]bool // by path: sessions in whose text the words foundBy are
@@ -134,6 +135,9 @@ func (m *Model) SetItems(items []Item) {
 		}
 		return 1
 	})
+	if m.next != "" && slices.ContainsFunc(m.items, func(i Item) bool { return i.Path == m.next }) {
+		m.cursor, m.next = m.next, ""
+	}
 	m.preview = nil // what is listed anew may have been written to
 	m.refresh()
 }
@@ -180,6 +184,10 @@ func (m *Model) SetFound(filter string, paths map[string]bool) {
 	m.foundBy, m.found = filter, paths
 	m.refresh()
 }
+
+// SelectNext puts the cursor on the session at path when the list is set next and has
+// it. Until then it stays where it is.
+func (m *Model) SelectNext(path string) { m.next = path }
 
 // Select puts the cursor on the session at path.
 func (m *Model) Select(path string) {

@@ -131,6 +131,23 @@ func TestTheCursorStaysOnItsSession(t *testing.T) {
 	}
 }
 
+func TestTheCursorGoesToWhatIsNotListedYetWhenItIs(t *testing.T) {
+	m := sample()
+	press(m, "<down>")
+	m.SelectNext("new")
+	if item, _ := m.Selected(); item.Path != "two" {
+		t.Errorf("before it is listed the cursor is on %q", item.Path)
+	}
+	m.SetItems([]Item{{Path: "one", Here: true}, {Path: "two", Here: true}})
+	if item, _ := m.Selected(); item.Path != "two" {
+		t.Errorf("with a list that has it not, the cursor is on %q", item.Path)
+	}
+	m.SetItems([]Item{{Path: "one", Here: true}, {Path: "two", Here: true}, {Path: "new", Here: true}})
+	if item, _ := m.Selected(); item.Path != "new" {
+		t.Errorf("the cursor is on %q", item.Path)
+	}
+}
+
 func TestScreen(t *testing.T) {
 	m := sample()
 	m.SetPreview("one", []Message{{"user", "an earlier one"}, {"assistant", "the last one"}})

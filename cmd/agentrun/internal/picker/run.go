@@ -385,7 +385,7 @@ func (s *screen) carryOut(e Effect) {
 			}
 			s.model.Say(said)
 			if path != "" {
-				s.model.cursor = path
+				s.model.SelectNext(path)
 			}
 			s.load()
 		}
