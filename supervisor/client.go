@@ -75,7 +75,7 @@ func (c *Client) spawn(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting a supervisor: %w", err)
 	}
-	go func() { _ = cmd.Wait() }() // it outlives us, or is reaped
+	go func() { _ = cmd.Wait() }() // for as long as it lives, or this process does
 	deadline := time.Now().Add(startWait)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d

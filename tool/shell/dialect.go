@@ -8,9 +8,9 @@ import (
 
 // dialect is how a kind of shell is told what to do.
 //
-// The shell is started with a loop as its script. Of each call the loop reads a line from file in: the call's number, the slot of
-// the state, the number of the standard error, a nonce. It evaluates the script, in a memory file of this process,
-// with the output files in place of 1 and 2 and closed under their own numbers, so that nothing inherits what
+// The shell is started with a loop as its script. For each call the loop is told by a line of file
+// in, which for sh is the number of the standard error. It evaluates what is in a memory file of this process: assignments (the call's number, the
+// slot of the state, a nonce) and the script, with the output files in place of 1 and 2 and closed under their own numbers, so that nothing inherits what
 // belongs to the loop. Then it writes the state, and tells the end. What the loop writes to are files of this process by
 // their paths in /proc, because a script that exits out of a function does so with its redirections in force.
 type dialect struct {
@@ -20,16 +20,15 @@ type dialect struct {
 	args         []string
 }
 
-// The loop is one line, so that what bash says of line n of a script names line n.
+// It splits nothing by IFS, which a script may have made something else for good. The loop is one line, so that what bash says of line n of a script names line n.
 var bashDialect = &dialect{
 	in: 63, out: 61, err: 62,
 	args: []string{"--noprofile", "--norc"},
 	loop: oneLine(`
 . "$1";
-while { IFS=' ' builtin read -r -u 63 __agentrun_call __agentrun_slot __agentrun_err __agentrun_nonce
-&& { IFS= builtin read -r -d '' __agentrun_before && IFS= builtin read -r -d '' __agentrun_script; } <"$__agentrun_fds/$__agentrun_text"; };
-do builtin eval "$__agentrun_before" || :;
-builtin eval "$__agentrun_script" <"$__agentrun_stdin" >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
+while builtin mapfile -t -n 1 -u 63 __agentrun_go && [[ $__agentrun_go ]] && builtin mapfile -t -d '' __agentrun <"$__agentrun_fds/$__agentrun_text";
+do builtin eval "${__agentrun[0]}" || :;
+builtin eval "${__agentrun[1]}" <"$__agentrun_stdin" >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
 __agentrun_end end "$?" "$@" || :;
 done`),
 	boot: `
@@ -63,7 +62,7 @@ var shDialect = &dialect{
 	in: 3, out: 5, err: 6,
 	loop: oneLine(`
 . "$1";
-while IFS=' ' read -r __agentrun_call __agentrun_slot __agentrun_err __agentrun_nonce <&3;
+while read -r __agentrun_err <&3;
 do . "$__agentrun_fds/$__agentrun_text" </dev/null >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
 __agentrun_end end "$?" "$@" || :;
 done`),

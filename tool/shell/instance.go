@@ -231,18 +231,19 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 		k, v, _ := strings.Cut(kv, "=")
 		before.WriteString("; export " + bash.Quote([]string{k}) + "=" + bash.Quote([]string{v}))
 	}
-	text := i.shell.dialect.text(before.String(), c.Text)
+	stderr := i.shell.dialect.out
+	if c.Separate {
+		stderr = i.shell.dialect.err
+	}
+	head := fmt.Sprintf("__agentrun_call=%d __agentrun_slot=%d __agentrun_err=%d __agentrun_nonce=%s; ", i.calls, i.shell.states[slot].Fd(), stderr, nonce)
+	text := i.shell.dialect.text(head+before.String(), c.Text)
 	if err := i.text.Truncate(0); err != nil {
 		return fmt.Errorf("giving the script to the shell: %w", err)
 	}
 	if _, err := i.text.WriteAt([]byte(text), 0); err != nil {
 		return fmt.Errorf("giving the script to the shell: %w", err)
 	}
-	stderr := i.shell.dialect.out
-	if c.Separate {
-		stderr = i.shell.dialect.err
-	}
-	line := fmt.Sprintf("%d %d %d %s\n", i.calls, i.shell.states[slot].Fd(), stderr, nonce)
+	line := strconv.Itoa(stderr) + "\n"
 	if _, err := i.in.WriteString(line); err != nil && !errors.Is(err, syscall.EPIPE) { // that it is gone is seen later
 		return fmt.Errorf("giving the script to the shell: %w", err)
 	}
