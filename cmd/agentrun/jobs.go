@@ -210,6 +210,13 @@ func (e *environment) withJob(ctx context.Context, arg string, do func(context.C
 	return do(ctx, s, j)
 }
 
+// readJob prints what a job is, as JSON, as session:// does of a session.
+func (e *environment) readJob(ctx context.Context, url string) error {
+	return e.withJob(ctx, url, func(_ context.Context, _ *session.Session, j supervisor.Job) error {
+		return printJSON(e.stdout, j)
+	})
+}
+
 func (e *environment) listJobs(ctx context.Context) (err error) {
 	_, s, err := e.view(ctx, "")
 	if err != nil {

@@ -42,6 +42,9 @@ lines (:raw:10-20); the status is 1 when they are not the bytes that were kept.`
 					return usagef("--%s %s: lines are counted from 1; give a positive number", f.Name, v)
 				}
 			}
+			if strings.HasPrefix(args[0], "job://") {
+				return env.readJob(cmd.Context(), args[0])
+			}
 			o := &lazyOpener{env: env}
 			return errors.Join(env.read(cmd.Context(), o, args[0], opt), o.close())
 		},

@@ -45,7 +45,9 @@ type commandRun struct {
 	env     variables
 	pass    bool // --stdin
 
-	maxOutput config.Size
+	maxOutput  config.Size
+	streams    bool
+	timestamps bool
 
 	shell, program string // --shell, --shell-path
 	background     bool
@@ -56,6 +58,8 @@ func (r *commandRun) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&r.live, "live", false, "print all output as it comes; with --json to stderr")
 	f.StringVar(&r.cwd, "cwd", "", "run the command in the directory `DIR`")
 	f.Var(&r.env, "env", "set a variable for the command; may be repeated")
+	f.BoolVar(&r.streams, "streams", false, "with --json: stdout and stderr apart too, in the order of arrival")
+	f.BoolVar(&r.timestamps, "timestamps", false, "with --json: which stream wrote what when, as pieces")
 	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
 	f.BoolVar(&r.pass, "stdin", false, "pass standard input on to the command")
 }
@@ -116,6 +120,9 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	o.Kill = sigs.kill
 	o.Dir, o.Env, o.Timeout = r.cwd, r.env, time.Duration(r.timeout)
 	o.MaxOutput = int64(r.maxOutput)
+	if o.Separate = r.streams || r.timestamps; o.Separate && !r.json {
+		return usagef("--streams and --timestamps are for --json: give that too")
+	}
 	o.Tree = o.Shell == nil && process.Subreap() == nil
 	closeShell, err := r.choose(&o, s)
 	if err != nil {
@@ -177,7 +184,7 @@ func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView)
 	}
 	switch {
 	case r.json: // also when standard error could not be printed to
-		err = errors.Join(err, printJSON(r.stdout, describe(s, res, r.view(res))))
+		err = errors.Join(err, printJSON(r.stdout, r.withStreams(describe(s, res, r.view(res)), res.Streams)))
 	case live == nil:
 		_, err = io.WriteString(r.stdout, endNotice(r.view(res), &res.Summary))
 	}

@@ -92,6 +92,10 @@ type Options struct {
 	Job   bool
 	Begun func(Start)
 
+	// Separate gives the two streams a pipe each, and the Result tells them apart. What goes to both is then in the
+	// order in which it arrived here, and no longer certainly in that in which it was written.
+	Separate bool
+
 	// MaxOutput ends a command that writes more, as Timeout does; in bytes, 0 is without limit.
 	MaxOutput int64
 
@@ -114,6 +118,8 @@ type Result struct {
 	Output string
 	// Summary is the sink's: the view, the counts and the artifact.
 	Summary outputsink.Summary
+
+	Streams *Separated // with Options.Separate
 
 	// Finish is what the log has of the end, or would have.
 	Finish Finish
@@ -181,8 +187,8 @@ type run struct {
 	artifact *artifacts.File // once the sink has asked for it; owned by the sink's lock until the sink is closed
 }
 
-func (r *run) run(ctx context.Context, p *Process, where location) (Result, error) {
-	res := Result{Run: r.id}
+func (r *run) run(ctx context.Context, p *Process, where location) (res Result, err error) {
+	res.Run = r.id
 	if r.Job {
 		if _, err := r.open(ctx); err != nil {
 			return res, fmt.Errorf("%s was not started: %w", p.name(), err)
@@ -210,19 +216,24 @@ func (r *run) run(ctx context.Context, p *Process, where location) (Result, erro
 	defer sink.Close() // on every path; the second Close returns what the first did
 
 	out := &tee{sink: sink.Stdout(), live: r.Live, left: r.MaxOutput, limit: make(chan struct{})}
+	var stdoutW, stderrW io.Writer = out, out // one writer, hence one pipe and the true order
+	if r.Separate {
+		apart := newSeparator(out, options)
+		stdoutW, stderrW = side{apart, stdout}, side{apart, stderr}
+		defer func() { res.Streams = apart.end() }()
+	}
 	started := func(pid int) { r.feedback.started <- pid }
-	var err error
 	if r.Shell != nil {
 		dir := ""
 		if r.Dir != "" {
 			dir = where.dir
 		}
 		res.Exit, err = r.Shell.RunScript(ctx, &Script{
-			Text: r.Runs, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: out, Stderr: out, Timeout: r.Timeout,
+			Text: r.Runs, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: stdoutW, Stderr: stderrW, Separate: r.Separate, Timeout: r.Timeout,
 			Kill: r.Kill, Feedback: r.feedback.found, Limit: out.limit, Started: started,
 		})
 	} else {
-		p.Stdout, p.Stderr = out, out // one writer, hence one pipe and the true order
+		p.Stdout, p.Stderr = stdoutW, stderrW
 		p.started, p.feedback, p.limit = started, r.feedback.found, out.limit
 		res.Exit, err = p.run(ctx, where)
 	}
