@@ -89,7 +89,7 @@ func TestSessionsOfAManagerAreReadByURL(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"session://0":                                       "names 2 sessions; give more of the id",
+		"session://0":                                       "several sessions begin with \"0\": give more of the id",
 		"session://" + there.ID() + "/0":                    "several entries begin with \"0\": give more of the id (",
 		"session://" + here.ID() + "/nope":                  "Entry nope not found",
 		"session://" + there.ID() + "/" + first:             "not found",

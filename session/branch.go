@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/session/internal/catalog"
 )
 
 // BranchOptions say how a branch begins.
@@ -135,9 +136,7 @@ func (s *Session) FindEntry(ctx context.Context, name string) (string, error) {
 			id := string(t.nodes.id(int32(i)))
 			if strings.HasPrefix(id, name) && !seen[id] {
 				seen[id] = true
-				if ambiguous.IDs = append(ambiguous.IDs, id); len(ambiguous.IDs) > maxAmbiguous {
-					break
-				}
+				ambiguous.IDs = append(ambiguous.IDs, id)
 			}
 		}
 	}
@@ -147,25 +146,21 @@ func (s *Session) FindEntry(ctx context.Context, name string) (string, error) {
 	case 1:
 		return ambiguous.IDs[0], nil
 	}
-	ambiguous.IDs = ambiguous.IDs[:min(len(ambiguous.IDs), maxAmbiguous)]
 	return "", ambiguous
 }
-
-// maxAmbiguous is how many entries an AmbiguousEntryError names.
-const maxAmbiguous = 8
 
 // AmbiguousEntryError says that several entries have ids that begin as given, or that
 // label.
 type AmbiguousEntryError struct {
 	Abbreviation string
 	Label        bool
-	IDs          []string // some of them
+	IDs          []string // all of them; the sentence names five
 }
 
 func (e *AmbiguousEntryError) Error() string {
-	ids := strings.Join(e.IDs, ", ")
+	ids := catalog.Several(e.IDs)
 	if e.Label {
-		return fmt.Sprintf("several entries are labelled %.40q: give the id of one (%.400s)", e.Abbreviation, ids)
+		return fmt.Sprintf("several entries are labelled %.40q: give the id of one (%s)", e.Abbreviation, ids)
 	}
-	return fmt.Sprintf("several entries begin with %.40q: give more of the id (%.400s)", e.Abbreviation, ids)
+	return fmt.Sprintf("several entries begin with %.40q: give more of the id (%s)", e.Abbreviation, ids)
 }

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -132,6 +133,15 @@ func TestAnEntryIsFoundByTheBeginningOfItsID(t *testing.T) {
 	var several *session.AmbiguousEntryError
 	if _, err := s.FindEntry(t.Context(), "a"); !errors.As(err, &several) || !slices.Equal(several.IDs, []string{"abc", "abd", "ab"}) {
 		t.Errorf("error %v", err)
+	}
+	lines := []string{foreignHeader}
+	for i := range 12 {
+		lines = append(lines, foreignMsg(fmt.Sprint("m", i), "", "one of many"))
+	}
+	many := reopen(t, m, writeLog(t, m, "many.jsonl", lines...))
+	want := `several entries begin with "m": give more of the id (m0, m1, m2, m3, m4 and 7 more)`
+	if _, err := many.FindEntry(t.Context(), "m"); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 	for _, none := range []string{"", "y", "abcd"} {
 		if _, err := s.FindEntry(t.Context(), none); !errors.Is(err, session.ErrNoEntry) {

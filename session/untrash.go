@@ -142,11 +142,11 @@ func (m *Manager) FindTrash(ctx context.Context, arg string) (Trashed, error) {
 		case 1:
 			return found[0], nil
 		default:
-			var names strings.Builder
-			for _, t := range found {
-				fmt.Fprintf(&names, "\n  %s", filepath.Base(t.Dir))
+			names := make([]string, len(found))
+			for i := range found {
+				names[i] = filepath.Base(found[i].Dir)
 			}
-			return Trashed{}, fmt.Errorf("%q names %d removed sessions; give more of the id, or one of:%s", arg, len(found), names.String())
+			return Trashed{}, fmt.Errorf("several removed sessions begin with %.100q: give more of the id, or the name of one in the trash (%s)", arg, catalog.Several(names))
 		}
 	}
 	return Trashed{}, fmt.Errorf("the trash has no session %q: see agentrun sessions list --trash: %w", arg, ErrNotFound)

@@ -19,32 +19,53 @@ type AmbiguousError struct {
 	Candidates []Info // newest first
 }
 
-// maxNamed bounds the candidates in the sentence of an AmbiguousError.
-const maxNamed = 10
-
 func (e *AmbiguousError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%q names %d sessions; give more of the id, or a path:", e.Arg, len(e.Candidates))
+	names := make([]string, 0, len(e.Candidates))
+	same := 0
 	for i, s := range e.Candidates {
-		if i == maxNamed {
-			fmt.Fprintf(&b, "\n  and %d more, see: agentrun sessions list", len(e.Candidates)-i)
-			break
-		}
-		title := "(no title)"
-		if s.Title != "" {
-			title = fmt.Sprintf("%q", s.Title)
-		}
-		fmt.Fprintf(&b, "\n  %s  %s  %s", displayID(s), s.Modified.Local().Format("2006-01-02 15:04:05"), title)
+		name := displayID(s)
 		if i > 0 && s.ID == e.Candidates[i-1].ID || i+1 < len(e.Candidates) && s.ID == e.Candidates[i+1].ID {
-			fmt.Fprintf(&b, "  %q", s.Path) // the id alone does not tell them apart
+			name = s.Path // the id alone does not tell them apart
+		}
+		names = append(names, name)
+		if rank(s.ID, s.Path, strings.ToLower(e.Arg)) <= exactName {
+			same++
 		}
 	}
-	return b.String()
+	if same == len(names) {
+		return fmt.Sprintf("several sessions are called %.100q: give the path of one (%s)", e.Arg, Several(names))
+	}
+	return fmt.Sprintf("several sessions begin with %.100q: give more of the id, or a path (%s)", e.Arg, Several(names))
+}
+
+// maxNamed bounds the candidates that a sentence names.
+const maxNamed = 5
+
+// Several lists what an ambiguous name may mean, for a sentence: the first few, and how
+// many more there are. What is not plain is quoted.
+func Several(names []string) string {
+	list := make([]string, 0, maxNamed)
+	for _, name := range names[:min(len(names), maxNamed)] {
+		if strings.ContainsFunc(name, notPlain) {
+			name = fmt.Sprintf("%.400q", name)
+		}
+		list = append(list, name)
+	}
+	text := strings.Join(list, ", ")
+	if more := len(names) - len(list); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// notPlain reports whether a name with r in it is easier to read in quotes.
+func notPlain(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
 }
 
 func displayID(s Info) string {
 	if CheckID(s.ID) != nil {
-		return fmt.Sprintf("%q", s.Path)
+		return s.Path
 	}
 	return s.ID
 }
