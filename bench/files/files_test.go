@@ -118,7 +118,7 @@ func BenchmarkGrep(b *testing.B) {
 		{"literal-often", "timeout"},
 		{"expression", `file_[0-9]+\.rs`},
 		{"fold", `(?i)errorcode`},
-		{"no-literal", `[A-Z][a-z]+Word`},
+		{"no-literal", `[A-Z][a-z]+[A-Z][a-z]+`},
 		{"alternation", `RareWord|ErrorCode`},
 	} {
 		for _, with := range []string{"ours", "auto", "rg"} {

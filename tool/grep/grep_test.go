@@ -142,7 +142,7 @@ func reference(expr string, fold bool, name, data string) string {
 	return out.String()
 }
 
-var atoms = []string{"a", "b", "err", "or", "E", "k", "s", "é", "ß", "K", ".", ".*", "^", "$", `\w+`, `\d`, `\s`, `\S`, `\b`, `\B`, "[a-c]", "[^a]", "[[:upper:]]", `\pL`, `\x{fffd}`, "(a|bc)", "(?:x+)", "a?", "b{2,3}", `\.`, `\r`, `\x00`, "(?i:q)", `\A`, `\z`, "(?s:.)", "[^\\n]", " "}
+var atoms = []string{"a", "b", "err", "or", "E", "k", "s", "é", "ß", "K", ".", ".*", "^", "$", `\w+`, `\d`, `\s`, `\S`, `\b`, `\B`, "[a-c]", "[^a]", "[[:upper:]]", `\pL`, `\x{fffd}`, "(a|bc)", "(?:x+)", "a?", "b{2,3}", `\.`, `\r`, `\x00`, "(?i:q)", "(?:err|bb|abc)", "(or|ERR)+", `\A`, `\z`, "(?s:.)", "[^\\n]", " "}
 
 func expression(r *rand.Rand) string {
 	for {
@@ -267,6 +267,28 @@ func TestFoldIsThatOfRegexp(t *testing.T) {
 			if got := indexFold([]byte(text), []byte(lit)); got != want {
 				t.Fatalf("%q in %q: %d, want %d", lit, text, got, want)
 			}
+		}
+	}
+}
+
+func TestLiteralsAreFoundWhereTheyAre(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 4))
+	for range 2000 {
+		text := []byte(randomText(r) + strings.Repeat("e ", r.IntN(500)) + "err")
+		var lits [][]byte
+		first := -1
+		for _, lit := range []string{"err", "bb", "e e", "xq", "long ", "ERROR"}[r.IntN(5):] {
+			lits = append(lits, []byte(lit))
+			k := bytes.Index(text, []byte(lit))
+			if got := index(text, []byte(lit)); got != k {
+				t.Fatalf("%q in %q: %d, want %d", lit, text, got, k)
+			}
+			if k >= 0 && (first < 0 || k < first) {
+				first = k
+			}
+		}
+		if got := indexAny(text, lits); got != first {
+			t.Fatalf("%q in %q: %d, want %d", lits, text, got, first)
 		}
 	}
 }

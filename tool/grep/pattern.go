@@ -22,7 +22,9 @@ type pattern struct {
 	fold    bool
 	// exact is set when the lines that match are those with the literal in them.
 	exact bool
-	tree  *syntax.Regexp
+	// any are literals of which each line that matches has one, where there is no single one.
+	any  [][]byte
+	tree *syntax.Regexp
 
 	json bool // results are objects
 }
@@ -55,6 +57,9 @@ func compile(expr string, ignoreCase bool) (*pattern, error) {
 		lit = plainFold(lit)
 	}
 	p.literal, p.fold = []byte(lit), fold && lit != ""
+	if lit == "" {
+		p.any = alternatives(tree)
+	}
 	p.exact = tree.Op == syntax.OpLiteral && lit != "" && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(lit, "\r\n")
 	return p, nil
 }
@@ -169,6 +174,98 @@ func required(re *syntax.Regexp) (lit string, fold bool) {
 	return lit, fold
 }
 
+// maxAny is how many literals are looked for at once.
+const maxAny = 16
+
+// alternatives are literals of two bytes or more, one of which is in every match; nil when
+// that is not known.
+func alternatives(re *syntax.Regexp) [][]byte {
+	for re.Op == syntax.OpCapture || re.Op == syntax.OpPlus {
+		re = re.Sub[0]
+	}
+	if re.Op == syntax.OpConcat {
+		for _, sub := range re.Sub {
+			if list := alternatives(sub); list != nil {
+				return list
+			}
+		}
+	}
+	if re.Op != syntax.OpAlternate || len(re.Sub) > maxAny {
+		return nil
+	}
+	var list [][]byte
+	for _, sub := range re.Sub {
+		lit, fold := required(sub)
+		if fold || len(lit) < 2 || strings.ContainsRune(lit, unicode.ReplacementChar) {
+			return nil
+		}
+		list = append(list, []byte(lit))
+	}
+	return list
+}
+
+// index is bytes.Index that looks for the rarest byte of a literal, as long as that is rare
+// in the text too.
+func index(text, lit []byte) int {
+	at := rarest(lit)
+	for from, wrong := at, 0; from < len(text); {
+		k := bytes.IndexByte(text[from:], lit[at])
+		if k < 0 {
+			return -1
+		}
+		k += from
+		if start := k - at; start+len(lit) <= len(text) && bytes.Equal(text[start:start+len(lit)], lit) {
+			return start
+		}
+		from = k + 1
+		if wrong++; wrong > 32 && wrong*64 > from {
+			start := from - at
+			if k = bytes.Index(text[start:], lit); k >= 0 {
+				k += start
+			}
+			return k
+		}
+	}
+	return -1
+}
+
+// indexAny is where the first of some literals is. It looks at a stretch after the other, each
+// longer, so that a rare one is not looked for to the end each time that a frequent one is
+// near.
+func indexAny(text []byte, lits [][]byte) int {
+	for start, size := 0, 512; start < len(text); start, size = start+size, min(4*size, 64<<10) {
+		first := -1
+		for _, lit := range lits {
+			end := min(start+size+len(lit)-1, len(text))
+			if first >= 0 {
+				end = min(first+len(lit), end)
+			}
+			if k := index(text[start:end], lit); k >= 0 && (first < 0 || start+k < first) {
+				first = start + k
+			}
+		}
+		if first >= 0 {
+			return first
+		}
+	}
+	return -1
+}
+
+// rarest is where the byte of a literal is that is rarest in texts.
+func rarest(lit []byte) int {
+	at, best := 0, -1
+	for i, b := range lit {
+		r := strings.IndexByte(common, b)
+		if r < 0 {
+			r = len(common)
+		}
+		if r > best {
+			at, best = i, r
+		}
+	}
+	return at
+}
+
 // better prefers what is found faster.
 func better(a string, aFold bool, b string, bFold bool) bool {
 	if aFold {
@@ -203,7 +300,9 @@ func (p *pattern) next(text []byte) int {
 	case p.fold:
 		return indexFold(text, p.literal)
 	case len(p.literal) > 0:
-		return bytes.Index(text, p.literal)
+		return index(text, p.literal)
+	case p.any != nil:
+		return indexAny(text, p.any)
 	case p.text == nil:
 		return 0
 	}
@@ -217,22 +316,12 @@ func (p *pattern) next(text []byte) int {
 // matches reports whether a line matches that has what next found.
 func (p *pattern) matches(line []byte) bool { return p.exact || p.line.Match(line) }
 
-// rarity orders ASCII by how seldom characters are in texts and programs.
+// common are the characters of texts and programs, the most frequent first.
 const common = " etaoinsrhldcumfpgwybv-_.,0123456789()=\"'/:;x"
 
 // indexFold is bytes.Index for an ASCII literal in lower case, in any case.
 func indexFold(text, lit []byte) int {
-	// The rarest byte is looked for.
-	at, best := 0, -1
-	for i, b := range lit {
-		r := strings.IndexByte(common, b)
-		if r < 0 {
-			r = len(common)
-		}
-		if r > best {
-			at, best = i, r
-		}
-	}
+	at := rarest(lit)
 	low := lit[at]
 	up := byte(unicode.ToUpper(rune(low)))
 	nextLow, nextUp := -2, -2 // where each is next; -1 for nowhere, -2 for not known

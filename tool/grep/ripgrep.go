@@ -29,7 +29,7 @@ type ripgrep struct {
 // ripgrep returns nil where rg is not there, not wanted, or not faster: with a literal we
 // read files as fast, and what has the literal in it is little.
 func (r *run) ripgrep() *ripgrep {
-	if r.opts.Ripgrep == None || r.text == nil || len(r.literal) > 1 && !r.fold && !r.opts.always || len(r.items) == 0 {
+	if r.opts.Ripgrep == None || r.text == nil || (len(r.literal) > 1 || r.any != nil) && !r.opts.always || len(r.items) == 0 {
 		return nil
 	}
 	program := r.opts.Ripgrep
