@@ -183,19 +183,19 @@ func TestAllEnginesAgree(t *testing.T) {
 	}
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 2))
-	rounds := 30
+	rounds := 8
 	if testing.Short() {
-		rounds = 5
+		rounds = 3
 	}
 	content := map[string]string{}
-	for i := range 30 {
+	for i := range 12 {
 		content[fmt.Sprintf("f%02d", i)] = randomText(r)
 	}
 	w := files(t, content)
 	for range rounds {
 		o := Options{Pattern: expression(r), IgnoreCase: r.IntN(2) == 0, Ripgrep: None}
 		var want strings.Builder
-		for i := range 30 {
+		for i := range 12 {
 			name := fmt.Sprintf("f%02d", i)
 			want.WriteString(reference(o.Pattern, o.IgnoreCase, name, content[name]))
 		}
@@ -238,7 +238,7 @@ func TestLargeFilesAreSearchedInPieces(t *testing.T) {
 	b.WriteString(strings.Repeat("y", 2*block) + "needle\nend needle")
 	w := files(t, map[string]string{"f": b.String()})
 	want := reference("needle", false, "f", b.String())
-	for _, expr := range []string{"needle", "needl[e]", "[n]eedl[e]", "(?i)NEEDLE"} {
+	for _, expr := range []string{"needle", "[n]eedl[e]", "(?i)NEEDLE"} {
 		for _, rg := range []string{None, ""} {
 			if got, _ := search(t, w, Options{Pattern: expr, Ripgrep: rg, always: true}); got != want {
 				t.Errorf("%s (%s): %s", expr, rg, firstDifference(got, want))
@@ -254,15 +254,13 @@ func TestLargeFilesAreSearchedInPieces(t *testing.T) {
 
 func TestFoldIsThatOfRegexp(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 3))
-	for range 2000 {
-		text := randomText(r)
-		for _, lit := range []string{"err", "a", "bb", "xq", "error ", "long"} {
+	for _, lit := range []string{"err", "a", "bb", "xq", "error ", "long"} {
+		re := regexp.MustCompile("(?i:" + lit + ")")
+		for range 100 {
+			text := randomText(r)
 			want := -1
-			if loc := regexp.MustCompile("(?i:" + lit + ")").FindStringIndex(text); loc != nil {
+			if loc := re.FindStringIndex(text); loc != nil {
 				want = loc[0]
-			}
-			if plainFold(lit) != lit {
-				continue
 			}
 			if got := indexFold([]byte(text), []byte(lit)); got != want {
 				t.Fatalf("%q in %q: %d, want %d", lit, text, got, want)
@@ -273,7 +271,7 @@ func TestFoldIsThatOfRegexp(t *testing.T) {
 
 func TestLiteralsAreFoundWhereTheyAre(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 4))
-	for range 2000 {
+	for range 200 {
 		text := []byte(randomText(r) + strings.Repeat("e ", r.IntN(500)) + "err")
 		var lits [][]byte
 		first := -1

@@ -140,7 +140,7 @@ func TestALinkPutInTheWayLeadsNobodyOut(t *testing.T) {
 		}
 	})
 	seen := map[string]int{}
-	for i := range 400 {
+	for i := range 120 {
 		p, err := w.Resolve("dir/f")
 		if err == nil {
 			f, err := p.OpenFile()
@@ -342,7 +342,7 @@ func TestAChangeIsRecordedBeforeAndBehind(t *testing.T) {
 func TestChangesOfOneFileComeOneAfterTheOther(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
-	const each, writers = 20, 8
+	const each, writers = 8, 6
 	for range writers {
 		w := open(t, Options{Dir: dir}, nil)
 		all.Go(func() {
