@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/agentrun/agentrun/tool/bash"
@@ -147,5 +149,25 @@ func TestOtherShells(t *testing.T) {
 		if got, _ := run(t, s, `pwd; echo "$a$B"`); got != "/usr\nx  y2\n" {
 			t.Errorf("%s behind exit: %q", name, got)
 		}
+	}
+}
+
+func TestAShellThatWasKilledBetweenScriptsIsReplacedAndThatIsSaid(t *testing.T) {
+	s := open(t, Options{})
+	out, _ := run(t, s, "a=1; echo $$")
+	pid, err := strconv.Atoi(strings.TrimSpace(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-s.live.shim.Exited()
+	got, exit := run(t, s, "echo $a")
+	if got != "1\n" || len(exit.Notes) != 1 || !strings.Contains(exit.Notes[0], "had ended since") {
+		t.Errorf("%q, %q", got, exit.Notes)
+	}
+	if _, exit := run(t, s, ":"); len(exit.Notes) > 0 {
+		t.Errorf("said again: %q", exit.Notes)
 	}
 }

@@ -158,9 +158,11 @@ func (s *Shell) Copy() (*Shell, error) {
 
 // run runs a script in the shell that lives, or in a new one.
 func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
+	var notes []string
 	if s.live != nil && s.live.gone() { // somebody killed it between two scripts
 		s.live.close()
 		s.live = nil
+		notes = append(notes, "The shell had ended since the last script; this one ran in a new shell with what there was behind that")
 	}
 	if s.live == nil {
 		began := time.Now()
@@ -179,6 +181,7 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		return bash.Exit{Code: bash.CodeFailure}, err
 	}
 	exit, ended, err := s.live.run(ctx, c)
+	exit.Notes = append(notes, exit.Notes...)
 	if ended {
 		if s.live.close() > 0 && !exit.TimedOut && !exit.Cancelled {
 			exit.Notes = append(exit.Notes, "Processes that ran in the background of the shell were ended with it")
