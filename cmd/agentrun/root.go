@@ -17,8 +17,8 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun artifacts | follow             what was kept; what others do now
   agentrun sessions                       list the sessions of this directory
   agentrun sessions show|tree|resume [ID] look at one; what a model is sent
-  agentrun sessions new|fork|branch|label|rename|move|rm|restore
-  agentrun sessions compress|du|path      pack; see where the bytes are
+  agentrun grep|find|edit|write|tools|call find and change files; for a model
+  agentrun sessions new|fork|branch|label|rename|move|rm|restore|compress|du
   agentrun search WORD... | doctor | gc   find words; find damage; free space
   agentrun export -o FILE | import FILE   take a session along, or make a page
   agentrun checkpoint PATH... | rewind ID keep files, and give them back

@@ -50,6 +50,8 @@ func openFile(w *workspace.Workspace, name string) (*internalurl.Resource, error
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s not found: name a file, or a URL such as artifact://0", name)
+	case errors.As(err, &irregular) && irregular.Kind == "a directory":
+		return openDirectory(w, name)
 	case errors.As(err, &irregular):
 		return nil, fmt.Errorf("%s is %s: name a regular file", name, irregular.Kind)
 	case err != nil:

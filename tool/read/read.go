@@ -8,6 +8,7 @@
 //   - Text is sanitised, as in the view of a running command: no control
 //     sequences, the last state of lines that were rewritten, valid UTF-8. Lines
 //     keep their numbers. With ":raw" it is the very bytes.
+//   - A directory is a list of what is in it.
 //   - Binary content is not shown as text; its bytes are in Page.Data.
 //   - Memory is bounded by the limits, not by the content, and a page deep in a
 //     large artifact costs a seek. Only a part of structured output of an agent

@@ -140,7 +140,7 @@ func TestWhatCannotBeReadIsASentence(t *testing.T) {
 		{"agent://J/a", Options{Raw: true}, "Cannot combine query extraction with line selectors"},
 		{"artifact://7", Options{}, "Artifact 7 not found. Available: 0, 1"},
 		{filepath.Join(t.TempDir(), "none"), Options{}, "not found: name a file, or a URL"},
-		{t.TempDir(), Options{}, "is a directory: name a regular file"},
+		{"/dev/null", Options{}, "is a device: name a regular file"},
 	} {
 		if p, err := Read(t.Context(), r, c.target, c.opt); err == nil {
 			t.Errorf("%s: read %+v", c.target, p)

@@ -104,7 +104,14 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("reading %s: %w", p.URL, err)
 	}
-	return tool.Result{Text: p.String(), Details: about}, nil
+	out := tool.Result{Text: p.String(), Details: about}
+	var in input
+	if json.Unmarshal(raw, &in) == nil {
+		if text, images, ok := t.picture(ctx, p, in.Path); ok {
+			out.Text, out.Images = text, images
+		}
+	}
+	return out, nil
 }
 
 func (t Tool) read(ctx context.Context, raw json.RawMessage) (Page, error) {
