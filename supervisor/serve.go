@@ -288,7 +288,7 @@ func (s *server) run(c *conn, q *request) error {
 		Started: func(pid int) { _ = c.sendJSON(frameStarted, pid) },
 	})
 	if err == nil {
-		err = c.sendJSON(frameExit, exit)
+		_ = c.sendJSON(frameExit, exit) // a client that is gone has no use for it
 	} else {
 		_ = c.send(frameError, []byte(err.Error()))
 	}
