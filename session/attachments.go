@@ -56,7 +56,10 @@ func (a *attachments) look(ctx context.Context, messages []entry.ContextMessage)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxBlobReads)
 	for _, m := range messages {
-		if m.Synthetic || !m.Entry().HasMedia() {
+		if m.Synthetic {
+			continue
+		}
+		if e := m.Entry(); !e.HasMedia() && blobWords.next(e.Raw()) == len(e.Raw()) {
 			continue
 		}
 		g.Go(func() error { return a.one(ctx, m.Entry()) })
@@ -79,6 +82,11 @@ func (a *attachments) one(ctx context.Context, e entry.Entry) error {
 	note := func(kind entry.RepairKind, detail string) {
 		repairs = append(repairs, entry.Repair{Kind: kind, EntryID: e.ID(), Offset: e.Offset(), Detail: detail})
 	}
+	left, err := a.leftIn(ctx, full)
+	if err != nil {
+		return err
+	}
+	full = settled(full, left, false)
 	stored := e.Images()
 	for i, img := range full.Images() {
 		switch {
@@ -98,8 +106,14 @@ func (a *attachments) one(ctx context.Context, e entry.Entry) error {
 			note(entry.RepairImage, fmt.Sprintf("%s of %s is more than providers take; a note with %s stands in its place", imageName(img), why, kept))
 		}
 	}
+	for _, x := range left {
+		repairs = append(repairs, x.repair(e))
+	}
 	var gone []string // items of strings that are cut for good
 	for _, m := range missing {
+		if slices.ContainsFunc(left, func(x stray) bool { return x.path == m.Path }) {
+			continue
+		}
 		if !shown(m.Path) || errors.Is(m.Err, persist.ErrChanged) || strings.HasSuffix(m.Path, "/data") {
 			continue
 		}
@@ -113,6 +127,7 @@ func (a *attachments) one(ctx context.Context, e entry.Entry) error {
 	if len(notes) > 0 {
 		x = x.ReplaceImages(notes)
 	}
+	x = settled(x, left, true)
 	x = withoutItems(x, func(path string) bool { return slices.Contains(gone, path) || !pointsAtString(x.Raw(), path) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,6 +137,30 @@ func (a *attachments) one(ctx context.Context, e entry.Entry) error {
 	a.changed[e.Offset()] = x
 	a.repairs = append(a.repairs, repairs...)
 	return nil
+}
+
+// leftIn lists the strays of an entry that was restored, with what belongs in their
+// places. Images that entries know are told as such when they are missing.
+func (a *attachments) leftIn(ctx context.Context, full entry.Entry) ([]stray, error) {
+	list := strays(full)
+	for i := range list {
+		if err := a.s.find(ctx, &list[i], a.limits); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(list, func(x stray) bool { return isImagePlace(x) && x.data == "" }), nil
+}
+
+// isImagePlace reports whether a stray is where the data of an image is looked for.
+func isImagePlace(x stray) bool {
+	in := strings.Split(strings.TrimPrefix(strings.TrimPrefix(x.path, "/message"), "/"), "/")
+	switch in[0] {
+	case "content":
+		return x.typ == entry.BlockImage && len(in) == 3 && in[2] == "data"
+	case "images":
+		return len(in) == 3 && in[2] == "data"
+	}
+	return len(in) == 4 && in[2] == "image" && in[3] == "data"
 }
 
 // shown reports whether a model is shown what lies at a JSON pointer of an entry. The
