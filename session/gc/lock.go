@@ -67,7 +67,7 @@ func (c *collector) lock(context.Context) (unlock func(), err error) {
 		err = c.lockedBy(lock.File())
 	}
 	if err == nil {
-		err = c.sign(lock.File())
+		c.sign(lock.File())
 	}
 	release := func() {}
 	if err == nil {
@@ -80,16 +80,16 @@ func (c *collector) lock(context.Context) (unlock func(), err error) {
 	return func() { release(); lock.Close() }, nil
 }
 
-func (c *collector) sign(f durable.File) error {
+// sign says in the lock who holds it. A lock that is not signed holds as well, and a
+// collection on a full disk is what frees it.
+func (c *collector) sign(f durable.File) {
 	data, err := json.Marshal(lockHolder{process.Self(), c.now.UTC()})
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.Truncate(0)
 	}
-	data = append(data, '\n')
-	if _, err := f.WriteAt(data, 0); err != nil {
-		return err
+	if err == nil {
+		_, _ = f.WriteAt(append(data, '\n'), 0)
 	}
-	return f.Truncate(int64(len(data)))
 }
 
 func (c *collector) lockedBy(f durable.File) error {
