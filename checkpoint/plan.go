@@ -37,6 +37,14 @@ type Item struct {
 	Reason string
 
 	target, present *State
+	// declined is set when an option that was not given would have included the file.
+	declined bool
+}
+
+// Missed reports whether a file that was to be brought back is not: it was refused, or
+// left alone for another reason than an option that was not given.
+func (it Item) Missed() bool {
+	return it.Action == Refuse || it.Action == Skip && !it.declined
 }
 
 // Plan says what a rewind does. It is of the moment when it was made: Apply looks
@@ -206,6 +214,7 @@ func (c *comparison) item(ctx context.Context, t *track) (Item, error) {
 	case why != "":
 		return decide(Refuse, "%s", why)
 	case !c.Outside && (c.history.root == "" || !within(c.history.root, t.path)):
+		it.declined = true
 		return decide(Skip, "it is outside of the session's directory; --outside includes it")
 	}
 	info, obstacle, err := c.ways.inTheWay(t.path)
@@ -252,6 +261,7 @@ func (c *comparison) item(ctx context.Context, t *track) (Item, error) {
 	case err != nil:
 		return it, err
 	case run == "" && !c.Changed:
+		it.declined = true
 		return decide(Skip, "it was changed by someone else since it was recorded; --changed includes it")
 	case info.Size() > c.opts.MaxFile:
 		return decide(Skip, "it has %d bytes now, and only files of at most %d are kept; --max-file allows more", info.Size(), c.opts.MaxFile)

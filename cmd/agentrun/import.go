@@ -97,7 +97,7 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 		x.remark("this home has a session %.100s, so it is %s here", oneLine(made.Was), made.ID)
 	}
 	if info, err := os.Stat(made.CWD); err != nil || !info.IsDir() {
-		x.remark("its directory %s is not here; agentrun import --map says where it is", oneLine(made.CWD))
+		x.remark("its directory %s is not here; agentrun sessions move %s DIR says where it is", oneLine(made.CWD), made.ID)
 	}
 	if x.json {
 		return printJSON(x.stdout, struct {

@@ -46,10 +46,13 @@ A file that was never recorded is not touched, and nothing in .git is. The
 rewind is recorded first, with what the files hold now: a rewind to that entry
 undoes it, and when a rewind was interrupted, the same again finishes it.
 
+The status is 1 when a file that was to be brought back is not: one that is
+refused, that changed meanwhile, or that is too large to keep. A skip that
+--changed or --outside would have undone is none, and a dry run has status 0.
+
 With --json it prints an object: plan (a list of path, action, reason), applied:
-true when the rewind changed files, moved the conversation or found all as it
-was; false in a dry run, after an error, and when all it had to do was left
-alone. Where the conversation goes on is said on the standard error.`,
+true when the rewind changed a file or moved the conversation, false when it
+changed nothing. Where the conversation goes on is said on the standard error.`,
 		Example: `  agentrun rewind "before the refactoring" --dry-run
   agentrun rewind 019aa4f1 --files`,
 		Args: positional(1, 1, "the entry to go back to"),
@@ -139,24 +142,38 @@ func (r *rewindCommand) apply(ctx context.Context, s *session.Session, rec *chec
 		_, err = s.Branch(ctx, plan.Leaf, session.BranchOptions{})
 		moved = err == nil
 	}
-	perr := r.print(plan, err == nil && (moved || done.Changed > 0 || allUnchanged(plan)))
+	perr := r.print(plan, moved || done.Changed > 0)
 	if moved && perr == nil {
 		perr = r.leaf("goes on", plan.Leaf)
 	}
 	if done.Entry != "" {
 		r.remark("to undo this: agentrun rewind %s", done.Entry)
 	}
+	if err == nil && perr == nil {
+		return missed(plan)
+	}
 	return errors.Join(err, perr)
 }
 
-// allUnchanged reports that a plan found nothing to do, rather than left it alone.
-func allUnchanged(plan *checkpoint.Plan) bool {
+// missed is the error about files that were to be brought back and are not, nil when
+// there are none.
+func missed(plan *checkpoint.Plan) error {
+	n, first := 0, checkpoint.Item{}
 	for _, it := range plan.Items {
-		if it.Action != checkpoint.Unchanged {
-			return false
+		if it.Missed() {
+			if n++; n == 1 {
+				first = it
+			}
 		}
 	}
-	return true
+	if n == 0 {
+		return nil
+	}
+	about := fmt.Sprintf("%s: %s", oneLine(first.Path), oneLine(first.Reason))
+	if n > 1 {
+		about += fmt.Sprintf(", and %d more: see the plan", n-1)
+	}
+	return fmt.Errorf("%s not brought back: %s", count(int64(n), "file was", "files were"), about)
 }
 
 // leaf tells where the conversation goes on.

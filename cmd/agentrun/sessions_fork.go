@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,7 +20,8 @@ func newSessionsForkCommand(env *environment) *cobra.Command {
 		Long: `fork makes a new session with the entries of another one, under the same ids,
 and prints its id. From then on each goes its own way: artifact://N means the
 same text in both, and new numbers of the two have nothing to do with each
-other. The artifacts share their bytes with the original where the file system
+other. The fork is the newest session of its directory then: commands without
+--session go on in it. The artifacts share their bytes with the original where the file system
 can, by reflink, else by hard link; what is still being written is copied to
 its present length. Outputs and sessions of subagents come along.
 
@@ -91,6 +93,7 @@ func (e *environment) fork(ctx context.Context, id string, o session.ForkOptions
 	}
 	_, err = fmt.Fprintln(e.stdout, forked.ID)
 	e.remark("forked %s; %s", info.ID, artifactsOf(forked.Artifacts))
+	e.remark("what is run without --session goes into the fork now; go on in the old one with --session %s", cmp.Or(info.ID, info.Path))
 	return err
 }
 

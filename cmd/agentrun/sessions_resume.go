@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool/bash"
 )
 
 func newSessionsResumeCommand(env *environment) *cobra.Command {
@@ -26,8 +27,11 @@ repaired in it. Each repair is told. The log stays as it is.
 With --write-repairs the repairs are appended to the log as entries, so that pi
 and oh-my-pi go on with a valid context as well. Nothing is removed.
 
+Runs without an end are told as well, one that was interrupted above all. No
+model is sent them, so that they need no repair.
+
 With --json it prints an object: session, entries (number in the log), repairs
-(kind, entry, what).`,
+(kind, entry, what). Runs without an end are told on the standard error.`,
 		Example: `  agentrun sessions resume
   agentrun sessions resume 0198f2d3 --write-repairs`,
 		Args: positional(0, 1, "at most one session"),
@@ -78,8 +82,15 @@ func (e *environment) resume(ctx context.Context, arg string, write bool) (err e
 	if err != nil {
 		return err
 	}
+	runs, err := e.unfinished(ctx, s)
+	if err != nil {
+		return err
+	}
 	if !e.json {
-		return e.describeResumed(ctx, s, resumed, tree.Len(), write)
+		return e.describeResumed(ctx, s, resumed, runs, tree.Len(), write)
+	}
+	for _, run := range runs {
+		e.remark("%s", aboutRun(run))
 	}
 	report := resumeReport{Session: s.ID(), Entries: tree.Len(), Repairs: []repairReport{}}
 	for _, r := range resumed.Repairs {
@@ -92,7 +103,7 @@ func (e *environment) resume(ctx context.Context, arg string, write bool) (err e
 const maxRepairLines = 20
 
 // describeResumed tells a person how the session stands and how to go on.
-func (e *environment) describeResumed(ctx context.Context, s *session.Session, r *session.Resumed, entries int, written bool) error {
+func (e *environment) describeResumed(ctx context.Context, s *session.Session, r *session.Resumed, runs []bash.Unfinished, entries int, written bool) error {
 	title, err := s.Title(ctx)
 	if err != nil {
 		return err
@@ -112,6 +123,9 @@ func (e *environment) describeResumed(ctx context.Context, s *session.Session, r
 	if n := len(r.Context.Messages); n > 0 {
 		last := r.Context.Messages[n-1].Entry()
 		row("last", "%s, %s: %s", orDash(orNull(last.Role())), localTime(last.Time()), firstWords(words(last), 50))
+	}
+	for _, run := range runs {
+		row("run", "%s", aboutRun(run))
 	}
 	if len(r.Repairs) == 0 {
 		row("repairs", "none")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,7 @@ func newSessionsTreeCommand(env *environment) *cobra.Command {
 		Short: "Draw the tree of a session's entries",
 		Long: `tree draws the entries of a session in their order: id, type or role, time, size
 of the line, [label], first words. A run that has ended is one line, that of its
-end. Where a session branches, the branches are indented, and * marks entries on
+end, unless a branch begins at its start. Where a session branches, the branches are indented, and * marks entries on
 the way to the leaf, which is the last entry of the file.
 
 At a terminal, the middle of a long stretch without branches is folded.
@@ -59,6 +60,7 @@ func (e *environment) drawTree(ctx context.Context, arg string, all bool) (err e
 	d := newDrawing(tree, labels, out)
 	d.columns, d.coloured = columns(e.stdout), coloured(e.stdout)
 	d.folding = d.columns > 0 && !all
+	d.entries = s.Entries(ctx)
 	draw := d.lines
 	if e.json {
 		draw = d.objects
@@ -75,6 +77,9 @@ type drawing struct {
 	roots    []int
 	active   []bool // by entry: the leaf is it or descends from it
 	branches bool   // the tree is more than one line of descent
+
+	entries iter.Seq2[entry.Entry, error] // of the log, to look for ends of runs; nil for none
+	ended   map[string]bool               // runs that have an end; nil before it was asked for
 
 	columns  int // of the terminal, 0 without one
 	coloured bool
@@ -219,6 +224,10 @@ func (d *drawing) stretch(ctx context.Context, b branch, run []int) error {
 			if ok {
 				i++
 				at, e = run[i], end
+			} else if ok, err := d.endsElsewhere(e); err != nil {
+				return err
+			} else if ok {
+				continue
 			}
 		}
 		d.line(lead, at, e)
@@ -240,6 +249,27 @@ func (d *drawing) endOf(e entry.Entry, next int) (entry.Entry, bool, error) {
 	}
 	run, ok := bash.EndOf(end)
 	return end, ok && run == start.Run, nil
+}
+
+// endsElsewhere reports whether e begins a run whose end stands further down: others
+// began or ended between the two. The log is read for it once, and only then.
+func (d *drawing) endsElsewhere(e entry.Entry) (bool, error) {
+	start, ok := bash.StartOf(e)
+	if !ok || d.labels[e.ID()] != "" || d.entries == nil {
+		return false, nil
+	}
+	if d.ended == nil {
+		d.ended = map[string]bool{}
+		for e, err := range d.entries {
+			if err != nil {
+				return false, err
+			}
+			if run, ok := bash.EndOf(e); ok {
+				d.ended[run] = true
+			}
+		}
+	}
+	return d.ended[start.Run], nil
 }
 
 // line draws one entry.
