@@ -29,8 +29,23 @@ type CloneOptions struct {
 	// Only is what the clone has; nil means everything.
 	Only *Selection
 	// Cited returns the artifacts that the log of the clone cites and that are not
-	// among the numbers of which the directory has something; nil knows of none.
-	Cited func(ctx context.Context, used map[int64]bool) ([]int64, error)
+	// among the numbers of which the directory has something, and those that logs of
+	// nested sessions in the clone cite and the clone does not have. It is called when
+	// all else has come along; nil knows of none.
+	Cited func(ctx context.Context, used map[int64]bool) ([]Untraced, error)
+}
+
+// Untraced is an artifact that a log cites and of which there is nothing.
+type Untraced struct {
+	// Dir is the folder of the nested session that it belongs to, within the directory;
+	// "" for the directory itself.
+	Dir string
+	ID  int64
+}
+
+// Compare orders by folder, then by number.
+func (u Untraced) Compare(v Untraced) int {
+	return cmp.Or(strings.Compare(u.Dir, v.Dir), cmp.Compare(u.ID, v.ID))
 }
 
 // Cloned is what Clone did. The counts are of artifacts (<n>.<tool>.log), those in

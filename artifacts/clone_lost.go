@@ -16,6 +16,7 @@ import (
 var (
 	errDirectory = errors.New("a directory stands in its place")
 	errNoTrace   = errors.New("the log cites it, and there is neither its file nor its provenance")
+	errMeanwhile = errors.New("it was written meanwhile")
 )
 
 // losses names what a directory of a session has lost before it was cloned, and leaves
@@ -43,18 +44,23 @@ func (d *cloneDir) untraced(ctx context.Context, listed []fs.DirEntry) error {
 		return nil
 	}
 	used := usedNames(listed)
-	ids, err := d.opt.Cited(ctx, used)
-	if err != nil || len(ids) == 0 {
+	list, err := d.opt.Cited(ctx, used)
+	if err != nil || len(list) == 0 {
 		return err
 	}
 	if d.source.addPacked(used, listed) != nil {
 		return nil // what cannot be read may have them
 	}
-	for _, id := range ids {
-		if used[id] {
+	for _, u := range list {
+		if u.Dir == "" && used[u.ID] {
 			continue
 		}
-		if err := d.missing(output{id: id, name: strconv.FormatInt(id, 10) + logSuffix}, errNoTrace); err != nil {
+		in := cloneDir{cloner: d.cloner, from: filepath.Join(d.from, u.Dir), to: filepath.Join(d.to, u.Dir), rel: u.Dir}
+		why := errNoTrace
+		if now, err := Open(in.from, Options{FS: d.fs}).Used(); err == nil && now[u.ID] {
+			why = errMeanwhile
+		}
+		if err := in.missing(output{id: u.ID, name: strconv.FormatInt(u.ID, 10) + logSuffix}, why); err != nil {
 			return err
 		}
 	}
@@ -66,8 +72,8 @@ func (c *cloner) nothing(ctx context.Context, from, to string) error {
 	if c.opt.Cited == nil {
 		return nil
 	}
-	ids, err := c.opt.Cited(ctx, nil)
-	if err != nil || len(ids) == 0 {
+	list, err := c.opt.Cited(ctx, nil)
+	if err != nil || len(list) == 0 {
 		return err
 	}
 	if err := c.fs.Mkdir(to, durable.DirPerm); errors.Is(err, fs.ErrExist) {
@@ -76,8 +82,8 @@ func (c *cloner) nothing(ctx context.Context, from, to string) error {
 		return err
 	}
 	d := cloneDir{cloner: c, from: from, to: to}
-	for _, id := range ids {
-		if err := d.missing(output{id: id, name: strconv.FormatInt(id, 10) + logSuffix}, errNoTrace); err != nil {
+	for _, u := range list {
+		if err := d.missing(output{id: u.ID, name: strconv.FormatInt(u.ID, 10) + logSuffix}, errNoTrace); err != nil {
 			return err
 		}
 	}

@@ -29,7 +29,7 @@ func (d *Dir) Lost(ctx context.Context) ([]Info, error) {
 // is, provenance, or a note. A directory that does not exist has none.
 func (d *Dir) Used() (map[int64]bool, error) {
 	entries, err := d.fs.ReadDir(d.Path())
-	if noDirectory(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {

@@ -266,12 +266,12 @@ func (x *exporter) untraced(s *session.Session, dir string) error {
 	if err != nil {
 		return nil // what cannot be read may have them
 	}
-	ids, err := s.UntracedArtifacts(x.ctx, used)
+	list, err := s.UntracedArtifacts(x.ctx, dir, used)
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		x.missing(fmt.Sprintf("%s%d.log", artifactsDir, id), "the log cites it, and there is neither its file nor its provenance")
+	for _, u := range list {
+		x.missing(artifactsDir+path.Join(filepath.ToSlash(u.Dir), fmt.Sprintf("%d.log", u.ID)), "the log cites it, and there is neither its file nor its provenance")
 	}
 	return nil
 }

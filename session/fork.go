@@ -216,7 +216,9 @@ func (s *Session) cloneArtifacts(ctx context.Context, child *Session, cut *cut, 
 		}
 		cloned, err := artifacts.Clone(ctx, from, to, artifacts.CloneOptions{
 			Sync: s.durability == Sync, Now: s.now, FS: s.fs, Progress: o.Progress, Only: cut.cites,
-			Cited: func(ctx context.Context, used map[int64]bool) ([]int64, error) { return s.citedOf(ctx, cut, used) },
+			Cited: func(ctx context.Context, used map[int64]bool) ([]artifacts.Untraced, error) {
+				return s.untraced(ctx, cut, to, used) // what is nested has come along by then
+			},
 		})
 		now, settled, lerr := s.LocateArtifacts(ctx, false)
 		// It may have been away and come back: then something is missing, or all.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
 
@@ -36,14 +37,34 @@ func (s *Session) citedOf(ctx context.Context, c *cut, used map[int64]bool) ([]i
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// UntracedArtifacts returns the artifacts that entries of the session cite and that are
-// not among used, by number.
-func (s *Session) UntracedArtifacts(ctx context.Context, used map[int64]bool) ([]int64, error) {
+// UntracedArtifacts returns the artifacts that entries of the session, or of the sessions
+// nested in dir, its directory of artifacts, cite and of which there is nothing. used are
+// the numbers of which dir has something.
+func (s *Session) UntracedArtifacts(ctx context.Context, dir string, used map[int64]bool) ([]artifacts.Untraced, error) {
 	st, err := s.snapshot(ctx)
 	if err != nil || st.file == nil || st.none {
 		return nil, err
 	}
-	return s.citedOf(ctx, &cut{src: st.src, spans: []stretch{{st.end, st.src.size}}}, used)
+	return s.untraced(ctx, &cut{src: st.src, spans: []stretch{{st.end, st.src.size}}}, dir, used)
+}
+
+// untraced is citedOf with what the sessions nested in dir cite, each artifact once.
+func (s *Session) untraced(ctx context.Context, c *cut, dir string, used map[int64]bool) ([]artifacts.Untraced, error) {
+	ids, err := s.citedOf(ctx, c, used)
+	if err != nil {
+		return nil, err
+	}
+	nested, err := s.untracedNested(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]artifacts.Untraced, 0, len(ids)+len(nested))
+	for _, id := range ids {
+		list = append(list, artifacts.Untraced{ID: id})
+	}
+	list = append(list, nested...)
+	slices.SortFunc(list, artifacts.Untraced.Compare)
+	return slices.Compact(list), nil
 }
 
 // citedIn adds to found what entries in a span cite and is not among used.
