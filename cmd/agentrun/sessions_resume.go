@@ -147,6 +147,14 @@ func (e *environment) describeResumed(ctx context.Context, s *session.Session, r
 	if !strings.HasPrefix(s.Path(), s.Home()+"/") {
 		name = s.Path() // only sessions of the home are known by their id
 	}
+	m, err := e.manager()
+	if err != nil {
+		return err
+	}
+	if info, err := m.Find(ctx, s.Path()); err == nil && info.Compressed {
+		e.remark("go on with agentrun exec --session %s; pi and oh-my-pi open the log when that made it a plain one again", name)
+		return nil
+	}
 	e.remark("go on with agentrun exec --session %s, or in pi or oh-my-pi with --session %s", name, s.Path())
 	return nil
 }
