@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +28,12 @@ const DefaultMaxBytes = 16 << 30
 type ImportOptions struct {
 	// Passphrase of an encrypted bundle.
 	Passphrase string
-	// Map rewrites paths in the header of the log, see session.ImportOptions.
+	// Map rewrites paths of the session, see session.ImportOptions.
 	Map []session.PathMap
 	// MaxBytes is what the bundle may unpack to; 0 means DefaultMaxBytes.
 	MaxBytes int64
-	// Progress is told how much was read of what is to be read: the bundle, twice. It
-	// may be nil.
+	// Progress is told how much was read of what is to be read: the bundle, as often as
+	// that is. It may be nil.
 	Progress func(done, total int64)
 }
 
@@ -45,8 +46,8 @@ type Result struct {
 	Missing   []Missing // what had not come along when the bundle was made
 }
 
-// Import brings the session of a bundle into the home of m. r is read twice, from its
-// beginning, and must not change meanwhile.
+// Import brings the session of a bundle into the home of m. r is read twice, or three
+// times to see what a path map fits, from its beginning, and must not change meanwhile.
 func Import(ctx context.Context, m *session.Manager, r io.ReadSeeker, o ImportOptions) (Result, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -67,6 +68,9 @@ func Import(ctx context.Context, m *session.Manager, r io.ReadSeeker, o ImportOp
 			return Result{}, err
 		}
 		return Result{}, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if err := in.checkMap(ctx); err != nil {
+		return Result{}, err
 	}
 	return in.unpack(ctx)
 }
@@ -114,6 +118,32 @@ func (in *importer) verify(ctx context.Context) error {
 		return err
 	}
 	return in.roomFor(a.total)
+}
+
+// checkMap refuses path maps that fit nothing. All logs are looked at only when the
+// beginning of the session's own is not enough.
+func (in *importer) checkMap(ctx context.Context) error {
+	if len(in.o.Map) == 0 {
+		return nil
+	}
+	check, err := session.NewMapCheck(in.o.Map)
+	if err != nil {
+		return err
+	}
+	if err := check.Log(bytes.NewReader(in.found.head)); err != nil || check.Err() == nil {
+		return err
+	}
+	in.total += in.total / 2
+	err = in.each(ctx, func(k kind, rel string, _ int64, r io.Reader) error {
+		if k == kindLog || k == kindArtifact && session.NestedLog(rel) {
+			return check.Log(r)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return check.Err()
 }
 
 // roomFor refuses a bundle that the disk has no room for.

@@ -43,9 +43,11 @@ type PathMap struct{ Old, New string }
 
 // ImportOptions say how a session comes in.
 type ImportOptions struct {
-	// Map rewrites the paths of the header: the working directory, directories
-	// besides it, and where the file was before. The longest Old that fits counts.
-	// Paths within entries are what was said and done, and stay.
+	// Map rewrites the paths of the headers, those of subagents too: the working
+	// directory, directories besides it, where the file was before and which one it was
+	// forked from; and those in records of files (entries agentrun.checkpoint), which
+	// tell where the files are. The longest Old that fits counts. All other paths within
+	// entries are what was said and done, and stay. See MapCheck.
 	Map []PathMap
 }
 
@@ -58,6 +60,7 @@ type Import struct {
 	skip     int64
 	dir      string // that the session will be in
 	was      string // id in the log that came
+	maps     *pathMaps
 
 	lock *durable.Lock // held from the beginning to Close
 	buf  []byte
@@ -103,9 +106,10 @@ func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions)
 	}
 	im := &Import{m: m, header: p.header, was: p.header.ID, staged: map[string]bool{}, isMade: map[string]bool{}}
 	before := string(p.header.AppendLine(nil))
-	if err := im.remap(o.Map); err != nil {
+	if im.maps, err = newPathMaps(o.Map); err != nil {
 		return nil, fmt.Errorf("importing session %.100s: %w", im.was, err)
 	}
+	im.maps.header(&im.header)
 	cwd := im.header.CWD
 	if !filepath.IsAbs(cwd) {
 		cwd = "." // the file does not say; it is where it was imported
@@ -129,53 +133,6 @@ func (m *Manager) BeginImport(ctx context.Context, head []byte, o ImportOptions)
 		return nil, err
 	}
 	return im, nil
-}
-
-// remap applies the path maps to the header. A map that fits nothing is likely a
-// mistake.
-func (im *Import) remap(maps []PathMap) error {
-	used := make([]bool, len(maps))
-	one := func(path string) string {
-		best := -1
-		for i, m := range maps {
-			if below(m.Old, path) && (best < 0 || len(m.Old) > len(maps[best].Old)) {
-				best = i
-			}
-		}
-		if best < 0 {
-			return path
-		}
-		used[best] = true
-		return filepath.Join(maps[best].New, strings.TrimPrefix(path, strings.TrimSuffix(maps[best].Old, "/")))
-	}
-	for i := range maps {
-		if maps[i].Old = filepath.Clean(maps[i].Old); !filepath.IsAbs(maps[i].Old) || !filepath.IsAbs(maps[i].New) {
-			return fmt.Errorf("mapping %s to %s: both must be absolute paths", maps[i].Old, maps[i].New)
-		}
-	}
-	h := &im.header
-	from := h.CWD
-	h.CWD = one(h.CWD)
-	for _, list := range [][]string{h.AdditionalDirectories, h.PreviousSessionFiles} {
-		for i := range list {
-			list[i] = one(list[i])
-		}
-	}
-	if filepath.IsAbs(h.ParentSession) {
-		h.ParentSession = one(h.ParentSession)
-	}
-	for i, m := range maps {
-		if !used[i] {
-			return fmt.Errorf("nothing of it lies in %s, which is to be %s: its working directory was %s", m.Old, m.New, from)
-		}
-	}
-	return nil
-}
-
-// below reports whether path is dir or in it.
-func below(dir, path string) bool {
-	rest, ok := strings.CutPrefix(path, dir)
-	return ok && (rest == "" || rest[0] == '/' || dir == "/")
 }
 
 // sweep removes what imports that died have left. The lock is held, so none is under

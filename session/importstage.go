@@ -2,6 +2,7 @@ package session
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,9 @@ func (im *Import) Log(r io.Reader) error {
 		if _, err := w.Write(im.preamble); err != nil {
 			return err
 		}
+		if len(im.maps.list) > 0 {
+			return im.maps.copyEntries(w, br)
+		}
 		return im.copy(w, br)
 	})
 }
@@ -46,13 +50,23 @@ func (im *Import) Damaged(r io.Reader) error {
 
 // Artifact takes in a file of the artifact directory. name is relative to it.
 func (im *Import) Artifact(name string, r io.Reader) error {
-	return im.artifact(name, func(w io.Writer) error { return im.copy(w, r) })
+	return im.artifact(name, func(w io.Writer) error {
+		if len(im.maps.list) > 0 && NestedLog(name) {
+			_, err := im.maps.copyLog(w, r)
+			return err
+		}
+		return im.copy(w, r)
+	})
 }
 
 // SmallArtifact is Artifact for bytes in memory. It may be called by several
 // goroutines at once, also while another method runs, except Publish and Close.
 func (im *Import) SmallArtifact(name string, data []byte) error {
 	return im.artifact(name, func(w io.Writer) error {
+		if len(im.maps.list) > 0 && NestedLog(name) {
+			_, err := im.maps.copyLog(w, bytes.NewReader(data))
+			return err
+		}
 		_, err := w.Write(data)
 		return err
 	})
