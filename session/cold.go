@@ -31,8 +31,35 @@ const coldFrame = 256 << 10
 // maxColdFrame bounds the memory that a frame of a hostile file may ask for.
 const maxColdFrame = 64 << 20
 
-// openCold reads a compressed log as it was before it was compressed.
+// openCold reads a compressed log as it was before it was compressed. What is damaged
+// in it gives errors that say who mends it.
 func openCold(f durable.File, size int64, b blobs) (source, error) {
+	src, err := openFrames(f, size, b)
+	return src, mendable(f.Name(), err)
+}
+
+// mendable adds to the error of reading a compressed log who mends that, unless the
+// disk failed.
+func mendable(path string, err error) error {
+	var disk *fs.PathError
+	if err == nil || err == io.EOF || errors.As(err, &disk) {
+		return err
+	}
+	return fmt.Errorf("%w; agentrun doctor --repair %s mends it", err, path)
+}
+
+// frames are the decompressed frames of a file.
+type frames struct {
+	r    io.ReaderAt
+	path string
+}
+
+func (f frames) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.r.ReadAt(p, off)
+	return n, mendable(f.path, err)
+}
+
+func openFrames(f durable.File, size int64, b blobs) (source, error) {
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxColdFrame))
 	if err != nil {
 		return source{}, err
@@ -54,11 +81,12 @@ func openCold(f durable.File, size int64, b blobs) (source, error) {
 		last, _ := table.EntryByID(n - 1)
 		dataEnd = last.CompressedOffset + uint64(last.CompressedSize)
 	}
+	stream := source{frames{r, f.Name()}, end}
 	t, err := readFolds(source{f, size}, int64(dataEnd))
 	if err != nil || t == nil {
-		return source{r, end}, err
+		return stream, err
 	}
-	return unfold(source{r, end}, t, b)
+	return unfold(stream, t, b)
 }
 
 // Compress replaces a session's plain file by a compressed one. Every reader goes

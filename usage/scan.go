@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -48,6 +49,10 @@ func scanLog(ctx context.Context, fsys durable.FS, path string) (scan, error) {
 		err = s.read(ctx, r)
 	}
 	if err != nil {
+		var disk *fs.PathError
+		if strings.HasSuffix(path, ".jsonl.zst") && ctx.Err() == nil && !errors.As(err, &disk) {
+			return s, fmt.Errorf("looking into %s: %w; agentrun doctor --repair %[1]s mends it", path, err)
+		}
 		return s, fmt.Errorf("looking into %s: %w", path, err)
 	}
 	return s, nil

@@ -164,7 +164,11 @@ func (m *marks) markFile(ctx context.Context, path string) (fresh bool, err erro
 		case errors.As(err, &irregular):
 			return false, nil // it holds no bytes
 		case err != nil:
-			m.problem(fmt.Errorf("%w; mend or remove it", err))
+			mends := "mend"
+			if strings.HasSuffix(path, ".jsonl.zst") {
+				mends = "agentrun doctor --repair " + path + " mends it,"
+			}
+			m.problem(fmt.Errorf("%w; %s or remove it", err, mends))
 			return false, nil
 		}
 		known.stamp = stampOf(id)
