@@ -2,12 +2,10 @@ package search
 
 import (
 	"bytes"
-	"context"
-	"slices"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -62,100 +60,35 @@ func isFinish(value []byte) bool { return bytes.HasPrefix(value, []byte(`{"run":
 // earlier one stands where there is no other, as for a run that was killed.
 type told struct{ kind, what string }
 
-// earlier returns what a later entry will say again.
-func earlier(e entry.Entry) (told, bool) {
+// toldIn returns what an entry says twice with another one. again is set for the later
+// of them.
+func toldIn(e entry.Entry) (what told, again bool) {
 	switch e.Type() {
 	case entry.TypeCustom:
 		if bytes.Contains(e.Raw(), recordWord) && gjson.GetBytes(e.Raw(), "customType").Str == startType {
-			run := gjson.GetBytes(e.Raw(), "data.run").String()
-			return told{"run", run}, run != ""
+			if run := gjson.GetBytes(e.Raw(), "data.run").String(); run != "" {
+				return told{"run", run}, false
+			}
 		}
-	case entry.TypeTitleChange:
-		return told{"title", e.ID()}, true
-	}
-	return told{}, false
-}
-
-// later returns what an entry says again.
-func later(e entry.Entry) (told, bool) {
-	switch e.Type() {
 	case entry.TypeMessage:
 		if run := gjson.GetBytes(e.Raw(), "message.details.run"); run.Type == gjson.String && e.Role() == entry.RoleBashExecution {
 			return told{"run", run.Str}, true
 		}
+	case entry.TypeTitleChange:
+		return told{"title", e.ID()}, false
 	case entry.TypeSessionInfo:
 		return told{"title", e.Parent()}, true
 	}
 	return told{}, false
 }
 
-// twice takes hits out that a later hit of the same log repeats.
-type twice struct {
-	hits    *[]Hit
-	waiting map[told]waiting
-	until   int64 // where in the log nothing is waited for any more
-}
+// longTitle is the length in bytes from which on the title of a header may be the
+// beginning of one that had no room there.
+const longTitle = 64
 
-// waiting is a hit that may be repeated: its place in hits, and that of its entry.
-type waiting struct {
-	at  int
-	off int64
-}
-
-// add appends a hit in e.
-func (t *twice) add(e entry.Entry, h Hit) {
-	t.saw(e)
-	if what, ok := earlier(e); ok {
-		if t.waiting == nil {
-			t.waiting = map[told]waiting{}
-		}
-		t.waiting[what] = waiting{len(*t.hits), e.Offset()}
-		t.until = e.Offset() + maxAhead
-	}
-	*t.hits = append(*t.hits, h)
-}
-
-// saw notes that e is, or would be, a hit.
-func (t *twice) saw(e entry.Entry) {
-	what, ok := later(e)
-	if !ok {
-		return
-	}
-	w, ok := t.waiting[what]
-	if !ok || e.Offset() > w.off+maxAhead {
-		return
-	}
-	delete(t.waiting, what)
-	*t.hits = slices.Delete(*t.hits, w.at, w.at+1)
-	for what, x := range t.waiting {
-		if x.at > w.at {
-			x.at--
-			t.waiting[what] = x
-		}
-	}
-}
-
-// maxAhead is how far behind the start of a run its end is looked for, in bytes. What
-// ends further away is found twice.
-const maxAhead = 1 << 20
-
-// lookAhead looks behind the stretch that was searched for what its hits wait for.
-func (p *plan) lookAhead(ctx context.Context, t *text, from int64, seen *twice) error {
-	if len(seen.waiting) == 0 {
-		return nil
-	}
-	return t.log.Lines(ctx, from, max(from, seen.until+1), func(line []byte, at int64) bool {
-		for what := range seen.waiting {
-			if !bytes.Contains(line, []byte(what.what)) {
-				continue
-			}
-			for _, e := range session.LineEntries(line, at, 0) {
-				if p.admits(e) {
-					seen.saw(e)
-				}
-			}
-			break
-		}
-		return len(seen.waiting) > 0
-	})
+// current reports whether an entry of the session's own log gives the title that the
+// session has.
+func (o *owner) current(e entry.Entry) bool {
+	title, _, ok := e.Title()
+	return ok && (title == o.info.Title || len(o.info.Title) >= longTitle && strings.HasPrefix(title, o.info.Title))
 }

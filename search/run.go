@@ -36,9 +36,16 @@ type job struct {
 // answer is what was found in a stretch.
 type answer struct {
 	job
-	hits  []Hit
+	hits  []found
 	lines int64 // in the stretch
 	err   error
+}
+
+// found is a hit, and what another entry says too.
+type found struct {
+	Hit
+	told  told // of an entry; "" of most
+	again bool // it is the later of the two
 }
 
 // pieceSize is how much of a file that is not indexed one worker searches at a time.
@@ -48,10 +55,11 @@ const pieceSize = 4 << 20
 type delivery struct {
 	*plan
 	at      *searched
-	line    int64 // the number of the next line of at
-	inOrder []Hit // of a log, oldest first
-	count   int   // of hits in at
-	lastHit int64 // the line of the last one
+	line    int64         // the number of the next line of at
+	inOrder []found       // of a log, oldest first
+	told    map[told]bool // by hits of at, which come newest first
+	count   int           // of hits in at
+	lastHit int64         // the line of the last one
 }
 
 // run searches what has to be and hands out hits in their order.
@@ -63,7 +71,7 @@ func (p *plan) run(ctx context.Context, owners []*owner) error {
 			}
 		}
 	}
-	d := &delivery{plan: p}
+	d := &delivery{plan: p, told: map[told]bool{}}
 	return ordered(ctx, busyAhead(), jobs, p.work, func(a answer) (bool, error) { return d.take(ctx, a) })
 }
 
@@ -78,10 +86,11 @@ func (p *plan) deliver(h Hit) bool {
 
 func (d *delivery) take(ctx context.Context, a answer) (going bool, err error) {
 	if a.title {
-		return d.deliver(a.hits[0]), nil
+		return d.deliver(a.hits[0].Hit), nil
 	}
 	if d.at != a.searched {
 		d.at, d.count, d.lastHit, d.inOrder = a.searched, 0, 0, d.inOrder[:0]
+		clear(d.told)
 	}
 	if a.err != nil {
 		if ctx.Err() != nil {
@@ -117,7 +126,13 @@ func (d *delivery) takeEntries(a answer) bool {
 	}
 	slices.Reverse(d.inOrder)
 	for _, h := range d.inOrder {
-		if !d.deliver(h) {
+		if h.told != (told{}) && !h.again && d.told[h.told] {
+			continue // the later entry was found
+		}
+		if h.again {
+			d.told[h.told] = true
+		}
+		if !d.deliver(h.Hit) {
 			return false
 		}
 	}
@@ -138,7 +153,7 @@ func (d *delivery) takeLines(a answer) bool {
 		}
 		d.lastHit = h.Line
 		d.count++
-		if !d.deliver(h) {
+		if !d.deliver(h.Hit) {
 			return false
 		}
 	}
@@ -293,7 +308,7 @@ func (p *plan) work(ctx context.Context, j job, s *scratch) answer {
 	a := answer{job: j, err: j.err}
 	if j.title {
 		h, _ := p.title(j.owner)
-		a.hits = []Hit{h}
+		a.hits = []found{{Hit: h}}
 		return a
 	}
 	if j.err != nil || j.full.Load() || ctx.Err() != nil {
@@ -332,10 +347,10 @@ func (p *plan) searchLines(ctx context.Context, t *text, a *answer, s *scratch) 
 			if sp.last+1 < len(starts) {
 				to = starts[sp.last+1]
 			}
-			a.hits = append(a.hits, Hit{
+			a.hits = append(a.hits, found{Hit: Hit{
 				Session: a.session, Title: o.Title, CWD: o.CWD, URL: a.url, Line: x.line + int64(sp.first-skip),
 				Role: a.role, Time: time.Unix(0, a.stat.ModTime), Snippet: p.m.snippet(text[first:to]),
-			})
+			}})
 			if p.perOutput > 0 && len(a.hits) > p.perOutput {
 				return nil // one more than is wanted, which tells that there are more
 			}
@@ -348,7 +363,6 @@ func (p *plan) searchLines(ctx context.Context, t *text, a *answer, s *scratch) 
 func (p *plan) searchEntries(ctx context.Context, t *text, a *answer, s *scratch) error {
 	number := a.from.line
 	var failed error
-	seen := twice{hits: &a.hits}
 	err := t.log.Lines(ctx, a.from.off, a.end, func(line []byte, at int64) bool {
 		n := number
 		number++
@@ -364,18 +378,23 @@ func (p *plan) searchEntries(ctx context.Context, t *text, a *answer, s *scratch
 				failed = err
 				return false
 			}
-			if p.m.whole(text, s) {
-				seen.add(e, p.entryHit(t, a, e, text))
+			if !p.m.whole(text, s) {
+				continue
 			}
+			h := found{Hit: p.entryHit(t, a, e, text)}
+			if h.Session == a.owner.info.ID && a.owner.current(e) {
+				if _, ok := p.title(a.owner); ok {
+					continue // it was found as the title of the session
+				}
+			}
+			h.told, h.again = toldIn(e)
+			a.hits = append(a.hits, h)
 		}
 		return ctx.Err() == nil
 	})
 	a.lines = number - a.from.line
 	if err == nil {
 		err = failed
-	}
-	if err == nil {
-		err = p.lookAhead(ctx, t, a.end, &seen)
 	}
 	if err != nil {
 		return problem(a.path, err)
