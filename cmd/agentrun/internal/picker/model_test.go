@@ -164,7 +164,7 @@ user: an earlier one
 assistant: the last one
 
 
-enter / a r f d  ? help  q quit`
+enter go on  / filter  a all  r rename  ? help  q quit`
 	got := m.Lines()
 	if len(got) != 13 {
 		t.Errorf("%d lines", len(got))
@@ -174,6 +174,25 @@ enter / a r f d  ? help  q quit`
 	}
 	if strings.Join(got, "\n") != want {
 		t.Errorf("the screen is\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
+func TestTheBottomLineNamesAsManyKeysAsFit(t *testing.T) {
+	for width, want := range map[int]string{
+		200: "enter go on  / filter  a all  r rename  f fork  d trash  t tree  e export  c compress  ? help  q quit",
+		101: "enter go on  / filter  a all  r rename  f fork  d trash  t tree  e export  c compress  ? help  q quit",
+		100: "enter go on  / filter  a all  r rename  f fork  d trash  t tree  e export  ? help  q quit",
+		80:  "enter go on  / filter  a all  r rename  f fork  d trash  t tree  ? help  q quit",
+		27:  "enter go on  ? help  q quit",
+		26:  "? help  q quit",
+		14:  "? help  q quit",
+	} {
+		m := sample()
+		m.Resize(width, 20)
+		lines := m.Lines()
+		if got := lines[len(lines)-1]; got != want {
+			t.Errorf("at %d columns the bottom line is %q, want %q", width, got, want)
+		}
 	}
 }
 

@@ -302,9 +302,23 @@ func (m *Model) footer() []string {
 	case m.busy:
 		return []string{"working"}
 	}
-	keys := "enter go on  / filter  a all  r rename  f fork  d trash  ? help  q quit"
-	if m.width < len(keys) {
-		keys = "enter / a r f d  ? help  q quit"
+	return []string{m.style(sgrFaint, strings.TrimRight(fit(m.keys(), m.width), " "))}
+}
+
+// hints are keys that the bottom line names, the most useful first, and lastHints those
+// that it always names.
+var hints = []string{"enter go on", "/ filter", "a all", "r rename", "f fork", "d trash", "t tree", "e export", "c compress"}
+
+const lastHints = "? help  q quit"
+
+// keys names as many keys as there is room for.
+func (m *Model) keys() string {
+	var keys strings.Builder
+	for _, hint := range hints {
+		if keys.Len()+len(hint)+len("  ")+len(lastHints) > m.width {
+			break
+		}
+		keys.WriteString(hint + "  ")
 	}
-	return []string{m.style(sgrFaint, strings.TrimRight(fit(keys, m.width), " "))}
+	return keys.String() + lastHints
 }
