@@ -21,7 +21,9 @@ func newSessionsShowCommand(env *environment) *cobra.Command {
 		Short: "Show what a session is, what a model is sent, and damage",
 		Long: `show describes a session: what it is, the context that a model call at its last
 entry starts from, runs without an end, and every stretch of the file that is
-damaged. The context is the one that resume gives, with its repairs.
+damaged. The context is the one that resume gives, with its repairs; but images
+and long texts stand there as the log has them, and what resume would repair of
+those is told on stderr.
 
 With --json it prints an object: id, path, cwd, title, version, entries
 (number), leaf, context (id, role, text, images (number), toolCalls (ids; of a
@@ -151,6 +153,30 @@ func (e *environment) addContext(ctx context.Context, s *session.Session, r *ses
 		for i, m := range part {
 			r.add(m, entries[i])
 		}
+	}
+	if r.Images.Resolved+r.Images.Unresolved+len(lost) == 0 {
+		return nil
+	}
+	return e.tellAttachments(ctx, s)
+}
+
+// tellAttachments tells what resume would repair of images and long texts.
+func (e *environment) tellAttachments(ctx context.Context, s *session.Session) error {
+	resumed, err := s.Resume(ctx, session.ResumeOptions{})
+	if err != nil {
+		return err
+	}
+	told := 0
+	for _, repair := range resumed.Repairs {
+		if repair.Kind != entry.RepairBlob && repair.Kind != entry.RepairImage {
+			continue
+		}
+		if told++; told <= maxRepairLines {
+			e.remark("resume repairs %s in %s: %s", repair.Kind, shortID(repair.EntryID), oneLine(repair.What()))
+		}
+	}
+	if told > maxRepairLines {
+		e.remark("resume repairs %d more: agentrun sessions resume --json lists all", told-maxRepairLines)
 	}
 	return nil
 }
