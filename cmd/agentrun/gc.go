@@ -39,7 +39,8 @@ func newGCCommand(env *environment) *cobra.Command {
 
 Blobs that are younger than an hour stay, and so does everything that was
 stored since an open session has stored its first. When something cannot be
-read that may name blobs, none goes.
+read that may name blobs, none goes; nor while a log is empty or gone and its
+artifacts are there.
 
 The file config.json of the home may say how long sessions are kept:
 {"retention": {"sessions": "90d", "trash": "30d"}}. A session that nobody has

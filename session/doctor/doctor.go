@@ -156,6 +156,9 @@ func (d *Doctor) Home(ctx context.Context) error {
 	if err := d.listed(ctx, slices.Concat(paths, trashed, elsewhere)); err != nil {
 		return err
 	}
+	if err := d.withoutLogs(ctx, ""); err != nil {
+		return err
+	}
 	d.listCache()
 	if err := d.allBlobs(ctx); err != nil {
 		return err
@@ -208,6 +211,9 @@ const maxTries = 3
 func (d *Doctor) Directory(ctx context.Context, cwd string) error {
 	paths, err := d.logs(ctx, cwd)
 	if err != nil {
+		return err
+	}
+	if err := d.withoutLogs(ctx, cwd); err != nil {
 		return err
 	}
 	return d.Sessions(ctx, paths...)
@@ -405,7 +411,7 @@ func (d *Doctor) log(ctx context.Context, path string, gone *[]string) (*session
 	}
 	if err != nil {
 		d.report(unreadable(path, err))
-		return nil, nil
+		return nil, d.emptied(path)
 	}
 	d.read(found.Bytes)
 	d.sum.Entries += found.Entries
@@ -448,7 +454,7 @@ func (d *Doctor) log(ctx context.Context, path string, gone *[]string) (*session
 	if found.Index {
 		d.report(d.dropIndex(found.Path))
 	}
-	return found, nil
+	return found, d.emptied(found.Path)
 }
 
 // fetchFolded brings back what was folded out of a compressed log and is lost: its

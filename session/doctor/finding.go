@@ -30,6 +30,8 @@ type Finding struct {
 
 // Kinds of findings beside those of logs.
 const (
+	KindLogEmpty        = "log-empty"           // no entry, while artifacts or an index are beside it
+	KindLogMissing      = "log-missing"         // artifacts without a log
 	KindLogIndex        = "index"               // the rebuildable index of a log
 	KindBlobCorrupt     = "blob-corrupt"        // bytes that are not those of the blob's name
 	KindBlobMissing     = "blob-missing"        // cited and not there

@@ -233,6 +233,9 @@ func graceEnd(ctx context.Context, stores []*localdir.Store, grace time.Duration
 
 // sweep removes the blobs that nothing names.
 func (c *collector) sweep(ctx context.Context, stores []*localdir.Store) error {
+	if err := c.holdLost(ctx); err != nil {
+		return err
+	}
 	if len(c.marks.problems) > 0 {
 		for _, p := range c.marks.problems {
 			c.keep("no blob goes: %v", p)
@@ -246,7 +249,7 @@ func (c *collector) sweep(ctx context.Context, stores []*localdir.Store) error {
 				if !c.Apply {
 					return nil
 				}
-				if err := c.mark(ctx, stores); err != nil {
+				if err := errors.Join(c.mark(ctx, stores), c.holdLost(ctx)); err != nil {
 					return err
 				}
 				if len(c.marks.problems) > 0 {
