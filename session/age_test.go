@@ -18,6 +18,7 @@ func TestOnlyWorkOnASessionMakesItTheNewest(t *testing.T) {
 		cold   bool
 		do     func(t *testing.T, s *session.Session, first string)
 		worked bool
+		moved  bool // the old session comes from another directory
 	}{
 		{name: "a title", do: func(t *testing.T, s *session.Session, _ string) {
 			must(0, s.Rename(t.Context(), "other", session.TitleUser))
@@ -37,6 +38,9 @@ func TestOnlyWorkOnASessionMakesItTheNewest(t *testing.T) {
 		{name: "a checkpoint", do: func(t *testing.T, s *session.Session, _ string) {
 			must(s.Append(t.Context(), entry.Custom{CustomType: entry.CustomTypeCheckpoint, Data: []byte(`{}`)}))
 		}},
+		{name: "a move", moved: true, do: func(t *testing.T, s *session.Session, _ string) {}},
+		{name: "a move of a compressed session", moved: true, cold: true, do: func(t *testing.T, s *session.Session, _ string) {}},
+		{name: "a move of another program's log", moved: true, before: slot, do: func(t *testing.T, s *session.Session, _ string) {}},
 		{name: "a message", worked: true, do: func(t *testing.T, s *session.Session, _ string) {
 			must(s.Append(t.Context(), user("more")))
 		}},
@@ -51,7 +55,7 @@ func TestOnlyWorkOnASessionMakesItTheNewest(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newManager(t, session.Options{Durability: session.Flush})
 			cwd := t.TempDir()
-			made := func(age time.Duration) (path, first string) {
+			made := func(age time.Duration, cwd string) (path, first string) {
 				s := must(m.Create(t.Context(), cwd, session.CreateOptions{Title: "one"}))
 				first = appendOK(t, s, user("hi"))
 				must(0, s.Close())
@@ -62,10 +66,25 @@ func TestOnlyWorkOnASessionMakesItTheNewest(t *testing.T) {
 				must(0, os.Chtimes(s.Path(), at, at))
 				return s.Path(), first
 			}
-			old, first := made(2 * time.Hour)
-			newer, _ := made(time.Hour)
+			from := cwd
+			if tt.moved {
+				from = t.TempDir()
+			}
+			old, first := made(2*time.Hour, from)
+			newer, _ := made(time.Hour, cwd)
 			if tt.cold {
 				must(0, m.Compress(t.Context(), old))
+			}
+			if tt.moved {
+				moved := must(m.Move(t.Context(), old, cwd, session.MoveOptions{}))
+				old = strings.TrimSuffix(moved.Path, ".zst")
+				// There and back again is another state of the same file.
+				before := must(os.Stat(moved.Path)).ModTime()
+				must(m.Move(t.Context(), old, from, session.MoveOptions{}))
+				must(m.Move(t.Context(), old, cwd, session.MoveOptions{}))
+				if now := must(os.Stat(moved.Path)).ModTime(); now.Equal(before) || now.Sub(before) > time.Second {
+					t.Errorf("modified at %v, and before at %v", now, before)
+				}
 			}
 			listed := must(m.List(t.Context(), cwd)) // which is remembered
 			if len(listed.Sessions) != 2 || listed.Sessions[0].Path != newer {

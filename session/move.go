@@ -42,6 +42,8 @@ type Moved struct {
 // artifacts and damaged bytes go to the directory of cwd's sessions, header.cwd
 // says so, and header.previousSessionFiles where the log was. On another file system
 // everything is copied, synced, read back and compared before the old is removed.
+// The log stays as old as it was: a move is no work on the session, and does not make
+// it the newest of its new directory.
 //
 // It happens whole or not at all. After a crash at any step the next use of the home
 // finishes it or takes it back. Appends of other processes that wait meanwhile land in
@@ -252,6 +254,13 @@ func (v *mover) prepare(ctx context.Context, st state, from, to, cwd string) (do
 		if v.j.Cross, err = v.crosses(); err != nil {
 			return false, err
 		}
+	}
+	name := from
+	if st.cold {
+		name = catalog.ColdPath(from)
+	}
+	if id, err := v.fs.Identify(name); err == nil { // else it counts as worked on
+		v.j.Modified, v.j.Size = id.ModTime, id.Size
 	}
 	switch v.j.Copied = v.j.Cross || st.cold || len(line) != len(st.line); {
 	case !v.j.Copied:

@@ -140,6 +140,7 @@ func (v *mover) copyLog(ctx context.Context, st state, line []byte) (int64, erro
 		_, err = io.CopyBuffer(struct{ io.Writer }{f}, from, make([]byte, 1<<20))
 	}
 	if err == nil {
+		v.copiedAge(f)
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -328,12 +329,21 @@ func (v *mover) copyLate(ctx context.Context, from, to string) error {
 func (v *mover) replaceHeader(ctx context.Context, st state, line []byte) error {
 	if st.cold {
 		return durable.WriteFileFunc(v.fs, catalog.ColdPath(v.j.From), true, func(w io.Writer) error {
+			defer v.copiedAge(w)
 			return writeCold(w, withContext(ctx, io.MultiReader(relined(st, line)...)), relinedFolds(st, line))
 		})
 	}
 	return durable.WriteFileFunc(v.fs, v.j.From, true, func(w io.Writer) error {
+		defer v.copiedAge(w)
 		return v.writeRelined(ctx, w, st, line)
 	})
+}
+
+// copiedAge makes w, a copy of the log, as old as the log.
+func (v *mover) copiedAge(w io.Writer) {
+	if f, ok := w.(durable.File); ok && v.j.Modified != 0 {
+		_ = setTime(f, v.j.Modified+aged) // else it counts as worked on
+	}
 }
 
 // offsetWriter writes to a file from an offset on.

@@ -233,7 +233,7 @@ func (v *mover) resume(ctx context.Context) error {
 func (v *mover) goBack() error {
 	j := &v.j
 	if !j.Copied && there(v.fs, j.To) && !there(v.fs, j.From) {
-		if err := overwriteAt(v.fs, j.To, j.Header.Old, j.Header.At); err != nil {
+		if err := v.overwriteHeader(j.Header.Old); err != nil {
 			return err
 		}
 		if err := v.rename(j.To, j.From); err != nil {

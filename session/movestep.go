@@ -142,21 +142,32 @@ func (v *mover) writeHeader() error {
 	}
 	// A title given since is in a header of the new directory; a torn one is no header.
 	if now, err := record.ParseHeader(line); err == nil && now.ID == v.j.ID && now.CWD == v.j.CWD && now.CRC != record.CRCMismatch {
+		v.keepAge(f)
 		return nil
 	}
-	v.undo = append(v.undo, func() error { return overwriteAt(v.fs, v.j.To, h.Old, h.At) })
-	return overwriteAt(v.fs, v.j.To, h.New, h.At)
+	v.undo = append(v.undo, func() error { return v.overwriteHeader(h.Old) })
+	return v.overwriteHeader(h.New)
 }
 
-func overwriteAt(fsys durable.FS, name string, b []byte, at int64) error {
-	f, err := fsys.OpenFile(name, os.O_RDWR, 0)
+// overwriteHeader writes a line over the header of the log at its new place.
+func (v *mover) overwriteHeader(line []byte) error {
+	f, err := v.fs.OpenFile(v.j.To, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
-	if _, err = f.WriteAt(b, at); err == nil {
+	if _, err = f.WriteAt(line, v.j.Header.At); err == nil {
+		v.keepAge(f)
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
+}
+
+// keepAge makes f, the log whose header was written over, as old as it was: see age.go.
+// When its size is another, somebody has appended meanwhile.
+func (v *mover) keepAge(f durable.File) {
+	if now, err := f.Identify(); err == nil && now.Size == v.j.Size && v.j.Modified != 0 {
+		_ = setTime(f, v.j.Modified+aged)
+	}
 }
 
 // place brings an artifact directory to its new place. One that is there already

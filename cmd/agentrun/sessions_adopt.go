@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/agentrun/agentrun/session"
 )
@@ -36,8 +35,7 @@ func (l *sessionsList) adoptAll(ctx context.Context, m *session.Manager) error {
 		return nil
 	}
 	stayed := 0
-	// A move is a change: the one modified last goes last, so that it stays the newest.
-	for _, s := range slices.Backward(strays) {
+	for _, s := range strays {
 		p := l.progress("copying")
 		moved, err := m.Move(ctx, s.Path, cwd, session.MoveOptions{Progress: p.bytes})
 		p.end()

@@ -16,7 +16,9 @@
 //	copied   the log is copied, for its header needs more room or it is compressed
 //	cross    to is on another file system: all is copied
 //	staged   the copies are complete, verified and on the disk
-//	size     of the log that was copied, in bytes
+//	size     of the log, in bytes
+//	modified when the log was modified last, in nanoseconds since 1970: it stays so old.
+//	         0 or absent is unknown
 //	written  of the copy
 //
 // It is on the disk before the first file is touched, and removed after the last
@@ -70,6 +72,8 @@ type Journal struct {
 	Staged  bool      `json:"staged,omitempty"`
 	Size    int64     `json:"size,omitempty"`
 	Written int64     `json:"written,omitempty"`
+
+	Modified int64 `json:"modified,omitempty"`
 }
 
 // Header is the header line before and after, of one length and without newline.
