@@ -233,7 +233,7 @@ func (v *mover) prepare(ctx context.Context, st state, from, to, cwd string) (do
 	header.CWD = cwd
 	if to != from {
 		header.PreviousSessionFiles = append(slices.DeleteFunc(slices.Clone(header.PreviousSessionFiles),
-			func(p string) bool { return p == from }), from)
+			func(p string) bool { return p == from || p == to }), from)
 	}
 	if v.project != "" {
 		header.Project = v.project

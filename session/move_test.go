@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -302,6 +303,14 @@ func TestASessionIsMovedThereAndBackManyTimes(t *testing.T) {
 		t.Errorf("%d entries, want %d", len(got), n)
 	}
 	noDamage(t, again)
+	line, _, _ := bytes.Cut(must(os.ReadFile(first)), []byte("\n"))
+	var header struct{ PreviousSessionFiles []string }
+	if err := json.Unmarshal(line, &header); err != nil {
+		t.Fatal(err)
+	}
+	if got := header.PreviousSessionFiles; len(got) != 2 || slices.Contains(got, first) {
+		t.Errorf("it says that it was at %q", got)
+	}
 	holdsNoMove(t, m, placeOf(t, m, first, dirs[0]))
 }
 

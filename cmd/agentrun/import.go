@@ -95,7 +95,7 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 		x.remark("was not in it: %s", oneLine(m.String()))
 	}
 	if made.ID != made.Was {
-		x.remark("this home has a session %.100s, so it is %s here", oneLine(made.Was), made.ID)
+		x.remark("its id %.100s is taken here, or cannot name a file; it is %s now", oneLine(made.Was), made.ID)
 	}
 	if info, err := os.Stat(made.CWD); err != nil || !info.IsDir() {
 		x.remark("its directory %s is not here; agentrun sessions move %s DIR says where it is", oneLine(made.CWD), made.ID)
