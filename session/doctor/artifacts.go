@@ -113,6 +113,7 @@ func (d *Doctor) artifactFile(ctx context.Context, dir *artifacts.Dir, info arti
 		return nil
 	}
 	d.read(ix.Size)
+	whole := true
 	logged := n.Ended != nil && n.Ended.Bytes == ix.Size && n.Ended.CRC32C == ix.CRC32C
 	noted := info.HasCRC && info.CRC32C == ix.CRC32C && info.State != artifacts.Changed
 	switch {
@@ -121,14 +122,18 @@ func (d *Doctor) artifactFile(ctx context.Context, dir *artifacts.Dir, info arti
 	case logged && !noted:
 		err = d.provenance(ctx, dir, info, n, ix)
 	case !logged && !noted && (n.Ended != nil || info.HasCRC || info.State == artifacts.Changed):
-		err = d.changed(ctx, dir, info, n, ix)
+		whole, err = d.changed(ctx, dir, info, n, ix)
+		if whole && err == nil {
+			ix, err = sumOf(ctx, info.Path)
+		}
 	case !logged && !noted:
 		d.sum.Unsummed++
 	}
 	if err != nil {
 		return err
 	}
-	if dir.CheckIndex(info.ID, ix) == artifacts.IndexWrong {
+	// The index of other bytes than those that were kept may well be right.
+	if whole && dir.CheckIndex(info.ID, ix) == artifacts.IndexWrong {
 		f := Finding{Kind: KindLineIndex, File: filepath.Join(dir.Path(), ".index", fmt.Sprintf("%d.idx", info.ID))}
 		f.What = fmt.Sprintf("the line index of artifact %d is damaged; the artifact is whole, and the index is made from it", info.ID)
 		if d.opt.Repair {
@@ -189,8 +194,9 @@ func (d *Doctor) record(ctx context.Context, dir *artifacts.Dir, info artifacts.
 	return nil
 }
 
-// changed reports an artifact whose bytes are not those that were kept.
-func (d *Doctor) changed(ctx context.Context, dir *artifacts.Dir, info artifacts.Info, n needed, ix lineindex.Index) error {
+// changed reports an artifact whose bytes are not those that were kept. back is set when
+// they are again.
+func (d *Doctor) changed(ctx context.Context, dir *artifacts.Dir, info artifacts.Info, n needed, ix lineindex.Index) (back bool, err error) {
 	f := Finding{Kind: KindArtifactCorrupt, File: info.Path}.at(0, 0, ix.Size)
 	was := "the log says"
 	bytes, sum := int64(-1), uint32(0)
@@ -222,7 +228,7 @@ func (d *Doctor) changed(ctx context.Context, dir *artifacts.Dir, info artifacts
 	case !d.opt.Repair:
 		f = f.remedy("takes it from "+from+" and keeps these bytes beside it", "")
 	default:
-		err := d.keepAside(ctx, info.Path)
+		err = d.keepAside(ctx, info.Path)
 		if err == nil {
 			err = d.copyIn(ctx, path, info.Path)
 		}
@@ -235,7 +241,7 @@ func (d *Doctor) changed(ctx context.Context, dir *artifacts.Dir, info artifacts
 		f = f.remedy("", "it is back from "+from+", and these bytes are in "+info.Path+".damaged")
 	}
 	d.report(f)
-	return ctx.Err()
+	return f.Repaired, ctx.Err()
 }
 
 // keepAside copies the damaged bytes of an artifact to <name>.damaged.
