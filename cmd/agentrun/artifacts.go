@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +25,7 @@ them.
 With --json it is one object a line: id, url, tool, bytes, lines, state.
 States: complete, writing, interrupted (agentrun was killed), partial (a write
 failed), capped, changed (not the bytes that were kept), missing (not copied
-with the session).`,
+with the session, or removed since).`,
 		Args: positional(0, 0, "no arguments; --session names another session"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return env.listArtifacts(cmd.Context()) },
 	}
@@ -33,7 +35,7 @@ with the session).`,
 type artifactItem struct {
 	ID    int64           `json:"id"`
 	URL   string          `json:"url"`
-	Tool  *string         `json:"tool"` // null when the artifact is missing
+	Tool  *string         `json:"tool"` // null when nobody knows it: of an artifact that did not come along
 	Bytes int64           `json:"bytes"`
 	Lines *int64          `json:"lines"` // null when the artifact is missing
 	State artifacts.State `json:"state"`
@@ -53,6 +55,12 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	lost, err := dir.Lost(ctx)
+	if err != nil {
+		return err
+	}
+	list = append(list, lost...)
+	slices.SortFunc(list, func(a, b artifacts.Info) int { return cmp.Compare(a.ID, b.ID) })
 	if len(list) == 0 && !e.json {
 		e.remark("session %s has no artifacts: output that fits into a view is in its log", s.ID())
 		return nil
