@@ -72,6 +72,10 @@ func New(m *session.Manager, s *session.Session, o Options) *Recorder {
 	return &Recorder{m: m, s: s, opts: o}
 }
 
+// ErrNothing is returned by Checkpoint when there is no file to record, nor a directory
+// in which one may come to be. Nothing was written.
+var ErrNothing = errors.New("there is no file to record; name files or directories, as in: agentrun checkpoint src")
+
 // Checkpoint describes what was recorded.
 type Checkpoint struct {
 	Entry string // id
@@ -87,7 +91,8 @@ type Checkpoint struct {
 // Checkpoint records how files are now, under a name or "": the paths that are given,
 // the regular files of each directory among them, and without any everything that was
 // recorded in this session before, and what has come to be in directories that were. A
-// path that is not there is an error, unless it was recorded before.
+// path that is not there is an error, unless it was recorded before. ErrNothing comes
+// with what was left out.
 func (r *Recorder) Checkpoint(ctx context.Context, name string, paths ...string) (Checkpoint, error) {
 	if name != session.CleanTitle(name) || len(name) > maxName || !plain(name) {
 		return Checkpoint{}, fmt.Errorf("naming a checkpoint: a name is one line of plain text of at most %d bytes; %.40q is none", maxName, name)
@@ -340,8 +345,12 @@ func (o *observation) record(ctx context.Context, always bool) (Checkpoint, erro
 		}
 	}
 	c.Skipped = o.Skipped
-	if len(o.Files) == 0 && !always {
+	switch {
+	case len(o.Files) > 0:
+	case !always:
 		return c, nil
+	case c.Files == 0 && len(o.Dirs) == 0:
+		return c, ErrNothing
 	}
 	var err error
 	c.Entry, err = o.append(ctx, o.Record)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -34,7 +35,8 @@ does to files is not known beforehand: a checkpoint before it makes that undone
 by rewind, a checkpoint behind it also lets rewind delete the files it made.
 
 Symbolic links are not followed. They, .git, the home of the sessions, and files
-above --max-file are left out, and named. Nothing is written outside of the
+above --max-file are left out, and named; when nothing is left to record, nothing
+is written, and the status is 1. Nothing is written outside of the
 home, and nothing into git.
 
 With --json it prints an object: entry (its id, for rewind), files (how many can
@@ -73,14 +75,17 @@ func (c *checkpointCommand) run(ctx context.Context, paths []string) (err error)
 	r := checkpoint.New(m, s, checkpoint.Options{MaxFile: int64(c.maxFile), Progress: p.step})
 	done, err := r.Checkpoint(ctx, c.name, paths...)
 	p.end()
-	if err != nil {
+	if err != nil && !errors.Is(err, checkpoint.ErrNothing) {
 		return err
 	}
 	for _, skipped := range done.Skipped {
 		c.say("%s is left out: %s", skipped.Path, skipped.Reason)
 	}
-	if done.Files == 0 {
-		c.remark("no file is recorded; name files or directories, as in: agentrun checkpoint src")
+	switch {
+	case err != nil:
+		return err
+	case done.Files == 0:
+		c.remark("no file is recorded, only where new ones may come to be")
 	}
 	if c.json {
 		return printJSON(c.stdout, checkpointed{done.Entry, done.Files})
