@@ -26,6 +26,7 @@ type Checkup struct {
 	Damage    []Stretch
 	Blobs     []BlobCitation
 	Artifacts []ArtifactCitation
+	Agents    []AgentCitation
 	// Index is set when the log's rebuildable index does not hold its crc. It is not
 	// believed, and written anew by the next program that learns something.
 	Index bool
@@ -81,7 +82,7 @@ func (x *examined) checkup(m *Manager) *Checkup {
 		Path: st.file.Name(), ID: st.header.ID, CWD: st.header.CWD, Compressed: st.cold,
 		Writable: st.none || st.header.Writable(), Entries: x.tree.Len(), Unsealed: x.tree.unsealed,
 		Bytes: x.raw.size, Damage: make([]Stretch, 0, len(x.damage)),
-		Blobs: x.tree.cited.blobs, Artifacts: x.tree.cited.artifacts,
+		Blobs: x.tree.cited.blobs, Artifacts: x.tree.cited.artifacts, Agents: x.tree.cited.agents,
 		Index: m.brokenIndex(st.file.Name()),
 	}
 	for _, d := range x.damage {

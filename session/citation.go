@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/session/internal/persist"
@@ -49,12 +51,22 @@ type ArtifactEnd struct {
 	Run    string
 }
 
+// AgentCitation is an output of an agent that entries of a log refer to: what its tool,
+// or the program, said of it. What a person or a model writes about is none.
+type AgentCitation struct {
+	ID      string // of the agent
+	Version int    // 0 for the newest
+	First   Place
+}
+
 // citing is what one entry of a segment cites.
 type citing struct {
 	node  int // in the segment
 	blobs []blobref.Ref
 	ids   []int64
 	ended *ArtifactEnd
+	// agents are outputs, as agent://<ref> names them.
+	agents []string
 }
 
 // outside gathers what a log cites, each thing once.
@@ -63,10 +75,12 @@ type outside struct {
 	artifacts []ArtifactCitation
 	blobAt    map[blobref.Ref]int
 	idAt      map[int64]int
+	agents    []AgentCitation
+	agentAt   map[string]bool
 }
 
 func newOutside() *outside {
-	return &outside{blobAt: map[blobref.Ref]int{}, idAt: map[int64]int{}}
+	return &outside{blobAt: map[blobref.Ref]int{}, idAt: map[int64]int{}, agentAt: map[string]bool{}}
 }
 
 func (c *outside) add(from citing, id string, x node) {
@@ -79,6 +93,15 @@ func (c *outside) add(from citing, id string, x node) {
 			c.blobs = append(c.blobs, BlobCitation{Ref: ref, First: place})
 		}
 		c.blobs[i].Count++
+	}
+	for _, name := range from.agents {
+		if c.agentAt[name] {
+			continue
+		}
+		c.agentAt[name] = true
+		if id, version, err := artifacts.ParseAgentRef(name); err == nil {
+			c.agents = append(c.agents, AgentCitation{id.String(), version, place})
+		}
 	}
 	for _, n := range from.ids {
 		i, known := c.idAt[n]
@@ -149,7 +172,7 @@ func (w *wordSearch) next(b []byte) int {
 }
 
 // citeWords finds entries that may cite something outside of the log.
-var citeWords = newWordSearch(blobEnd, artifactWord)
+var citeWords = newWordSearch(blobEnd, artifactWord, agentWords[0], agentWords[1])
 
 // cite notes what the last entry of the segment cites.
 func (s *segment) cite(raw []byte) {
@@ -160,8 +183,64 @@ func (s *segment) cite(raw []byte) {
 	if bytes.Contains(raw, artifactKey) {
 		c.ids, c.ended = artifactsIn(raw)
 	}
-	if len(c.blobs) > 0 || len(c.ids) > 0 {
+	c.agents = agentsIn(raw)
+	if len(c.blobs) > 0 || len(c.ids) > 0 || len(c.agents) > 0 {
 		s.cites = append(s.cites, c)
+	}
+}
+
+// agentWords are the ends of what stands before an output that is handed on: a value of
+// JSON or an attribute, and a line of its own.
+var agentWords = []string{`"agent://`, ` agent://`}
+
+// agentsIn returns the outputs of agents that an entry tells of: the result of a tool
+// that runs agents, a message of the program, or that one was read.
+func agentsIn(raw []byte) (refs []string) {
+	if !bytes.Contains(raw, []byte(agentWords[0][1:])) {
+		return nil
+	}
+	told := gjson.GetBytes(raw, "message")
+	if gjson.GetBytes(raw, "type").Str == entry.TypeCustomMessage {
+		told = gjson.ParseBytes(raw)
+	} else if role := told.Get("role").Str; role != entry.RoleCustom && role != entry.RoleToolResult {
+		return nil
+	} else if role == entry.RoleToolResult {
+		if at := told.Get("details.meta.source.value"); !told.Get("isError").Bool() && at.Type == gjson.String {
+			refs = outputsIn(refs, `"`+at.Str)
+		}
+		if name := told.Get("toolName").Str; name != "task" && name != "subagent" {
+			return refs
+		}
+	}
+	content := told.Get("content")
+	if content.Type == gjson.String {
+		return outputsIn(refs, content.Str)
+	}
+	for _, text := range content.Get("#.text").Array() {
+		refs = outputsIn(refs, text.Str)
+	}
+	return refs
+}
+
+// outputsIn adds the outputs that a text hands on.
+func outputsIn(refs []string, text string) []string {
+	for {
+		before, after, found := strings.Cut(text, agentWords[0][1:])
+		if !found {
+			return refs
+		}
+		text = after
+		if !strings.HasSuffix(before, `"`) && !strings.HasSuffix(before, "Output: ") {
+			continue
+		}
+		end := 0
+		for end < len(after) && end <= artifacts.MaxAgentID && isReference(after[end]) {
+			end++
+		}
+		// Behind a slash there is an agent of another session, or a part.
+		if name := strings.TrimRight(after[:end], "."); name != "" && !strings.HasPrefix(after[end:], "/") {
+			refs = append(refs, name)
+		}
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/internal/catalog"
 )
 
@@ -48,6 +50,73 @@ func (d *Doctor) agents(ctx context.Context, dir *artifacts.Dir) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// absentAgents reports outputs that logs hand on and that are not there.
+func (d *Doctor) absentAgents(ctx context.Context, dir *artifacts.Dir, logs []logged) error {
+	told := map[string]bool{}
+	for _, l := range logs {
+		if l.found == nil {
+			continue
+		}
+		for _, c := range l.found.Agents {
+			id, err := artifacts.ParseAgentID(c.ID)
+			if err != nil {
+				continue
+			}
+			name := c.ID
+			if c.Version > 0 {
+				name = fmt.Sprintf("%s.v%d", name, c.Version)
+			}
+			if told[name] {
+				continue
+			}
+			told[name] = true
+			_, err = dir.LookupAgent(ctx, id, c.Version)
+			var none *artifacts.AgentNotFoundError
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.As(err, &none), errors.Is(err, artifacts.ErrNoDirectory):
+				d.absentAgent(ctx, dir, name, l.found.Path, c)
+			}
+		}
+	}
+	return nil
+}
+
+// absentAgent reports one output, and brings it back from elsewhere. No checksum is kept
+// of outputs: what has its name among the artifacts of the same session is taken.
+func (d *Doctor) absentAgent(ctx context.Context, dir *artifacts.Dir, name, file string, c session.AgentCitation) {
+	f := Finding{Kind: KindAgentMissing, File: file}.at(c.First.Line, c.First.Offset, c.First.Bytes)
+	f.What = fmt.Sprintf("the output of agent %s is cited by entry %s and not there: the log has only the view of it", name, c.First.Entry)
+	if info, err := os.Lstat(filepath.Join(dir.Path(), c.ID+".jsonl")); err == nil && info.Mode().IsRegular() {
+		f.What += ", and the session of the agent what it said"
+	}
+	output := name + ".md"
+	if c.Version == 1 {
+		output = c.ID + ".md"
+	}
+	path, from := d.artifact(dir.Path(), output, func(path string) bool {
+		info, err := os.Lstat(path)
+		return err == nil && info.Mode().IsRegular() && filepath.Base(filepath.Dir(path)) == filepath.Base(dir.Path())
+	})
+	switch {
+	case from == "":
+		f.Unmendable = true
+		f = f.remedy("name a home that has the session with --from", "")
+	case !d.opt.Repair:
+		f = f.remedy("takes it from "+from, "")
+	default:
+		if err := d.copyIn(ctx, path, filepath.Join(dir.Path(), output)); err != nil {
+			f.Unmendable = true
+			f.What += fmt.Sprintf("; taking it from %s failed: %v", from, err)
+			break
+		}
+		f.Repaired = true
+		f = f.remedy("", "it is back from "+from)
+	}
+	d.report(f)
 }
 
 // agentOutput examines one output, and its JSON.

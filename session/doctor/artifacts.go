@@ -29,7 +29,16 @@ func (d *Doctor) artifacts(ctx context.Context, dir *artifacts.Dir, logs []logge
 		if l.found == nil {
 			continue
 		}
+		own := map[int64]bool{} // of a nested session with a folder that has the number
+		if place := session.ArtifactsPath(l.path); place != "" && place != dir.Path() {
+			if used, err := artifacts.Open(place, artifacts.Options{FS: d.opt.FS}).Used(); err == nil {
+				own = used
+			}
+		}
 		for _, a := range l.found.Artifacts {
+			if own[a.ID] {
+				continue
+			}
 			old, known := cited[a.ID]
 			if !known {
 				order = append(order, a.ID)

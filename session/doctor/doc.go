@@ -11,7 +11,7 @@
 //     counted as such; nothing tells whether its bytes changed. Outputs of agents have
 //     none either.
 //   - A blob: its name, which is its SHA-256.
-//   - What a log cites: artifacts and blobs that are not there.
+//   - What a log cites: artifacts, outputs of agents and blobs that are not there.
 //
 // Indexes and caches are checked against the files they are about whenever they are
 // used, and removing them costs time only.

@@ -345,6 +345,9 @@ func (d *Doctor) session(ctx context.Context, path string) error {
 	if err := d.artifacts(ctx, beside, all); err != nil {
 		return err
 	}
+	if err := d.absentAgents(ctx, beside, all); err != nil {
+		return err
+	}
 	return d.agents(ctx, beside)
 }
 

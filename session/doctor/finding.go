@@ -41,6 +41,7 @@ const (
 	KindProvenance      = "artifact-provenance" // .artifact-<n>.json is not what was written
 	KindLineIndex       = "artifact-index"      // the kept line index
 	KindAgentOutput     = "agent-output"        // what an agent handed back
+	KindAgentMissing    = "agent-missing"       // an output that is cited and not there
 	KindListCache       = "list-cache"          // the rebuildable list of sessions
 	KindUnreadable      = "unreadable"          // a file that cannot be read at all
 	KindUnanswered      = "tool-unanswered"     // a transcript: a tool call without its result
