@@ -58,7 +58,26 @@ func TestEveryFaultOfAnImportLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
 	from := newManager(t)
 	s := small(t, from)
 	r, _ := export(t, from, s, ExportOptions{})
-	data, want, files := must(readAll(r)), entries(t, from, s.Path()), tree(t, s.ArtifactsDir())
+	everyFault(t, must(readAll(r)), ImportOptions{}, s.ID(), entries(t, from, s.Path()), tree(t, s.ArtifactsDir()))
+}
+
+func TestEveryFaultOfAnImportWithAMapLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
+	from, to := newManager(t), newManager(t)
+	s := small(t, from)
+	must(s.Append(t.Context(), files("/home/ann/a")))
+	nested := filepath.Join(s.ArtifactsDir(), "0-Task.jsonl")
+	write(t, nested, `{"type":"session","version":3,"id":"child","timestamp":"2026-11-20T20:17:07.977Z","cwd":"/home/ann"}`+"\n")
+	repeats(t, from, nested, 4)
+	r, _ := export(t, from, s, ExportOptions{})
+	data, o := must(readAll(r)), ImportOptions{Map: []session.PathMap{{Old: "/home/ann", New: "/Users/bob"}}}
+	got := must(Import(t.Context(), to, bytes.NewReader(data), o))
+	everyFault(t, data, o, s.ID(), entries(t, to, got.Path), tree(t, strings.TrimSuffix(got.Path, ".jsonl")))
+}
+
+// everyFault imports a bundle with a fault at each operation in turn. What is there then
+// is nothing, or a session with these entries and files.
+func everyFault(t *testing.T, data []byte, o ImportOptions, id string, want []string, files map[string]string) {
+	t.Helper()
 	for name, set := range map[string]func(*faultfs.FS, int){
 		"EIO":       func(f *faultfs.FS, n int) { f.FailAt(n, unix.EIO) },
 		"disk full": func(f *faultfs.FS, n int) { f.FullAt(n) },
@@ -71,7 +90,7 @@ func TestEveryFaultOfAnImportLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
 				fsys := faultfs.New(durable.OS)
 				set(fsys, n)
 				bad := must(session.OpenManager(home, session.Options{FS: fsys}))
-				_, err := Import(t.Context(), bad, bytes.NewReader(data), ImportOptions{})
+				_, err := Import(t.Context(), bad, bytes.NewReader(data), o)
 				fired, about := fsys.Fired(), "no fault"
 				if ops := fsys.Ops(); fired && n < len(ops) {
 					about = ops[n]
@@ -90,8 +109,8 @@ func TestEveryFaultOfAnImportLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
 				if !there {
 					// Once more, with a disk that works: under its own id, and nothing of the
 					// first attempt is in the way or left.
-					got, err := Import(t.Context(), good, bytes.NewReader(data), ImportOptions{})
-					if err != nil || got.ID != s.ID() {
+					got, err := Import(t.Context(), good, bytes.NewReader(data), o)
+					if err != nil || got.ID != id {
 						t.Fatalf("%s: afterwards: %+v, %v", about, got, err)
 					}
 					if !checkHome(t, about, good, want, files) {

@@ -76,3 +76,49 @@ func TestFoldedSessionsTravel(t *testing.T) {
 		t.Errorf("%d bytes of %d of the nested session came over", len(text), len(wantNested))
 	}
 }
+
+func TestAMapMovesCompressedLogsOfSubagentsToo(t *testing.T) {
+	m := newManager(t)
+	s := must(m.Create(t.Context(), t.TempDir(), session.CreateOptions{}))
+	defer s.Close()
+	must(s.Append(t.Context(), say("hello")))
+	head := `{"type":"session","version":3,"id":"child","timestamp":"2026-11-20T20:17:07.977Z","cwd":"/home/ann","parentSession":"/home/ann/x.jsonl"}` + "\n" +
+		`{"type":"custom","customType":"agentrun.checkpoint","id":"c1","parentId":null,"timestamp":"2026-11-20T20:17:08.000Z","data":{"files":[{"path":"/home/ann/a/b"}]}}` + "\n"
+	nested := filepath.Join(s.ArtifactsDir(), "0-Task.jsonl")
+	write(t, nested, head)
+	folded := repeats(t, m, nested, 3)
+	flat := filepath.Join(s.ArtifactsDir(), "0-Task", "1-Deep.jsonl")
+	write(t, flat, head)
+	must(0, m.Compress(t.Context(), flat))
+	other := filepath.Join(s.ArtifactsDir(), "2-Other.jsonl")
+	write(t, other, strings.ReplaceAll(head, "/home/ann", "/opt"))
+	must(0, m.Compress(t.Context(), other))
+	bad := filepath.Join(s.ArtifactsDir(), "3-Bad.jsonl.zst")
+	write(t, bad, "\x28\xb5\x2f\xfdno frame")
+	stays := map[string]string{}
+	for _, path := range []string{other + ".zst", bad} {
+		stays[filepath.Base(path)] = string(must(os.ReadFile(path)))
+	}
+
+	file, _ := export(t, m, s, ExportOptions{})
+	to := newManager(t)
+	got := must(Import(t.Context(), to, file, ImportOptions{Map: []session.PathMap{{Old: "/home/ann", New: "/Users/bob/here"}}}))
+	dir := strings.TrimSuffix(got.Path, ".jsonl")
+	moved := func(text string) string { return strings.ReplaceAll(text, "/home/ann", "/Users/bob/here") }
+	if text := readLog(t, to, filepath.Join(dir, "0-Task.jsonl")); text != moved(folded) {
+		t.Errorf("the folded log has %d bytes, want %d: %.500s", len(text), len(moved(folded)), text)
+	}
+	if text := readLog(t, to, filepath.Join(dir, "0-Task", "1-Deep.jsonl")); text != moved(head) {
+		t.Errorf("the compressed log is %s", text)
+	}
+	for name, want := range stays {
+		if text := string(must(os.ReadFile(filepath.Join(dir, name)))); text != want {
+			t.Errorf("%s changed", name)
+		}
+	}
+	for name := range tree(t, to.Home()) {
+		if strings.Contains(name, ".tmp-") || strings.Contains(name, "mapped") || strings.Contains(name, "tabled") {
+			t.Errorf("%s was left", name)
+		}
+	}
+}

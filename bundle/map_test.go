@@ -134,7 +134,7 @@ func TestAMapThatOnlyRecordsOfFilesNeedIsTaken(t *testing.T) {
 	}
 }
 
-func TestADamagedRecordOfFilesStaysAsItIs(t *testing.T) {
+func TestWhatIsDamagedStaysAsItIs(t *testing.T) {
 	from, to := newManager(t), newManager(t)
 	s := must(from.Create(t.Context(), t.TempDir(), session.CreateOptions{}))
 	defer s.Close()
@@ -143,12 +143,21 @@ func TestADamagedRecordOfFilesStaysAsItIs(t *testing.T) {
 	bad := strings.Replace(log, "/opt/data/a", "/opt/data/b", 1)
 	write(t, s.Path(), bad)
 	write(t, filepath.Join(s.ArtifactsDir(), "0-Task.jsonl"), log)
+	hurt := `{"type":"session","version":3,"id":"x","timestamp":"2026-11-20T20:17:07.977Z","cwd":"/opt/data","crc":"00000000"}` + "\n"
+	spaced := `{ "type": "session", "version": 3, "id": "y", "cwd": "/else" }` + "\n"
+	write(t, filepath.Join(s.ArtifactsDir(), "1-Hurt.jsonl"), hurt)
+	write(t, filepath.Join(s.ArtifactsDir(), "2-Spaced.jsonl"), spaced)
 	view := must(from.View(t.Context(), s.Path()))
 	defer view.Close()
 	file, _ := export(t, from, view, ExportOptions{})
 	got := must(Import(t.Context(), to, file, ImportOptions{Map: []session.PathMap{{Old: "/opt/data", New: "/srv"}}}))
 	if text := string(must(os.ReadFile(got.Path))); text != bad {
 		t.Errorf("the log is %s", text)
+	}
+	for name, want := range map[string]string{"1-Hurt.jsonl": hurt, "2-Spaced.jsonl": spaced} {
+		if text := string(must(os.ReadFile(filepath.Join(strings.TrimSuffix(got.Path, ".jsonl"), name)))); text != want {
+			t.Errorf("%s became %s", name, text)
+		}
 	}
 	if text := intact(t, to, filepath.Join(strings.TrimSuffix(got.Path, ".jsonl"), "0-Task.jsonl")); !strings.Contains(text, `"/srv/a"`) {
 		t.Errorf("the subagent's log is %s", text)

@@ -69,6 +69,9 @@ type MapCheck struct {
 	cwd  string // in the first log
 }
 
+// zstdMagic is what a zstd frame begins with.
+const zstdMagic = "\x28\xb5\x2f\xfd"
+
 // NewMapCheck begins a check. The error is that of a map that can never be one.
 func NewMapCheck(maps []PathMap) (*MapCheck, error) {
 	p, err := newPathMaps(maps)
@@ -76,9 +79,20 @@ func NewMapCheck(maps []PathMap) (*MapCheck, error) {
 }
 
 // Log looks at a log of the session: the session's own first, then those of subagents.
-// It may be the beginning of one. Anything else is no error.
+// It may be the beginning of one, or a compressed one. Anything else is no error.
 func (c *MapCheck) Log(r io.Reader) error {
-	cwd, err := c.maps.copyLog(io.Discard, r)
+	br := bufio.NewReader(r)
+	if magic, _ := br.Peek(len(zstdMagic)); string(magic) == zstdMagic {
+		err := readCold(br, func(r io.Reader) error {
+			_, err := c.maps.copyLog(io.Discard, r)
+			return err
+		})
+		if err != nil {
+			_, err = io.Copy(io.Discard, r) // what is wrong with it is for the doctor
+		}
+		return err
+	}
+	cwd, err := c.maps.copyLog(io.Discard, br)
 	if c.cwd == "" {
 		c.cwd = cwd
 	}
@@ -94,6 +108,9 @@ func (c *MapCheck) Err() error {
 	}
 	return nil
 }
+
+// any reports whether any of the maps fitted something.
+func (p *pathMaps) any() bool { return slices.Contains(p.used, true) }
 
 // header maps the paths of a header.
 func (p *pathMaps) header(h *record.Header) {
@@ -117,8 +134,12 @@ var recordWord = []byte(entry.CustomTypeCheckpoint)
 const maxRecordLine = 64 << 20
 
 // NestedLog reports whether a file of the artifact directory may be the log of a
-// subagent.
-func NestedLog(name string) bool { return strings.HasSuffix(name, catalog.PlainExt) }
+// subagent, compressed or not.
+func NestedLog(name string) bool {
+	return strings.HasSuffix(name, catalog.PlainExt) || coldLog(name)
+}
+
+func coldLog(name string) bool { return catalog.IsCold(name) }
 
 // copyLog copies a log with its paths mapped, and returns the working directory that it
 // came with. What is no log is copied as it is.
@@ -130,14 +151,17 @@ func (p *pathMaps) copyLog(w io.Writer, r io.Reader) (cwd string, err error) {
 	}
 	pre, err := importHead(head)
 	if err != nil {
-		_, err := io.Copy(w, br)
+		_, err = io.Copy(w, br)
 		return "", err
 	}
 	cwd = pre.header.CWD
+	line, before := pre.line, pre.header.AppendLine(nil)
 	p.header(&pre.header)
-	line, err := pre.header.Rewrite(pre.line)
-	if err != nil {
-		return cwd, err
+	// A crc made anew would hide that a header is damaged.
+	if pre.header.CRC != record.CRCMismatch && !bytes.Equal(before, pre.header.AppendLine(nil)) {
+		if line, err = pre.header.Rewrite(pre.line); err != nil {
+			return cwd, err
+		}
 	}
 	if _, err := w.Write(head[:pre.at]); err != nil {
 		return cwd, err

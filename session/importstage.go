@@ -10,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/catalog"
 )
 
 // Staged names. The artifact directory is next to the log, under a name of its own.
@@ -51,7 +53,7 @@ func (im *Import) Damaged(r io.Reader) error {
 // Artifact takes in a file of the artifact directory. name is relative to it.
 func (im *Import) Artifact(name string, r io.Reader) error {
 	return im.artifact(name, func(w io.Writer) error {
-		if len(im.maps.list) > 0 && NestedLog(name) {
+		if len(im.maps.list) > 0 && strings.HasSuffix(name, catalog.PlainExt) {
 			_, err := im.maps.copyLog(w, r)
 			return err
 		}
@@ -63,7 +65,7 @@ func (im *Import) Artifact(name string, r io.Reader) error {
 // goroutines at once, also while another method runs, except Publish and Close.
 func (im *Import) SmallArtifact(name string, data []byte) error {
 	return im.artifact(name, func(w io.Writer) error {
-		if len(im.maps.list) > 0 && NestedLog(name) {
+		if len(im.maps.list) > 0 && strings.HasSuffix(name, catalog.PlainExt) {
 			_, err := im.maps.copyLog(w, bytes.NewReader(data))
 			return err
 		}
@@ -79,7 +81,15 @@ func (im *Import) artifact(name string, write func(io.Writer) error) error {
 	if err := im.mark(); err != nil {
 		return err
 	}
-	return im.write(filepath.Join(stagedArtifacts, name), write)
+	if err := im.write(filepath.Join(stagedArtifacts, name), write); err != nil {
+		return err
+	}
+	if len(im.maps.list) > 0 && coldLog(name) {
+		if err := im.mapCold(name); err != nil {
+			return fmt.Errorf("importing %s: mapping its paths: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // mark makes the staged artifact directory say that its log is not there yet.
