@@ -3,6 +3,8 @@ package session
 import (
 	"bytes"
 	"errors"
+	"io"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -63,4 +65,13 @@ func (s *Session) keepTime(name string, modified int64) error {
 		return err
 	}
 	return errors.Join(setTime(f, modified), f.Close())
+}
+
+// keepMode gives w, a file that takes the place of one, the permissions of that one:
+// who lets others read a log has a reason. Where it fails only the owner can read it.
+func keepMode(w io.Writer, was durable.Identity) {
+	mode := fs.FileMode(was.Mode) & fs.ModePerm
+	if f, ok := w.(durable.File); ok && mode != durable.FilePerm {
+		_ = f.Chmod(mode)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/agentrun/agentrun/internal/ecmajson"
 	"github.com/agentrun/agentrun/session/entry"
@@ -28,6 +29,7 @@ type request struct {
 	asked  int64  // bytes that the quota was asked for, of all entries of one call
 
 	id  string
+	at  time.Time // for the envelope; zero for the time of the write
 	off int64
 }
 

@@ -173,6 +173,9 @@ func (s *Session) compress(ctx context.Context) error {
 		}
 	}
 	err = durable.WriteFileFunc(s.fs, name, true, func(w io.Writer) error {
+		if was, err := st.file.Identify(); err == nil {
+			keepMode(w, was)
+		}
 		return writeCold(w, withContext(ctx, io.NewSectionReader(file, 0, file.size)), table)
 	})
 	if err == nil {
@@ -294,6 +297,9 @@ func (s *Session) restoreCold(ctx context.Context) error {
 	src, name := wholeSource(st.src), st.name(s.Path())
 	was, aerr := st.file.Identify()
 	err := durable.WriteFileFunc(s.fs, s.Path(), true, func(out io.Writer) error {
+		if aerr == nil {
+			keepMode(out, was)
+		}
 		w := bufio.NewWriterSize(out, 1<<20)
 		var buf []byte
 		var err error

@@ -296,7 +296,11 @@ func (s *Session) lines(dst []byte, reqs []*request, leaf string) []byte {
 		if r.raw != nil {
 			dst = append(append(dst, r.raw...), '\n')
 		} else {
-			dst = record.Begin(dst, r.typ, r.id, parent, now)
+			at := now
+			if !r.at.IsZero() {
+				at = r.at
+			}
+			dst = record.Begin(dst, r.typ, r.id, parent, at)
 			dst = append(dst, r.fields...)
 			dst = record.Seal(dst, start)
 		}

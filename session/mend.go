@@ -168,6 +168,9 @@ func (w *mender) beside(ctx context.Context) error {
 		return err
 	}
 	w.temp = f.Name()
+	if was, err := fsys.Identify(w.path); err == nil {
+		keepMode(f, was)
+	}
 	w.out = bufio.NewWriterSize(f, 1<<20)
 	err = errors.Join(w.flipped(), w.preamble(ctx))
 	if err == nil {

@@ -143,6 +143,7 @@ type mover struct {
 	undo    []func() error // of the steps that were made, the last one last
 	report  func(Event)
 
+	before   durable.Identity   // of the log; zero when recovering
 	progress func(copied int64) // nil when recovering
 	copied   int64
 }
@@ -260,7 +261,7 @@ func (v *mover) prepare(ctx context.Context, st state, from, to, cwd string) (do
 		name = catalog.ColdPath(from)
 	}
 	if id, err := v.fs.Identify(name); err == nil { // else it counts as worked on
-		v.j.Modified, v.j.Size = id.ModTime, id.Size
+		v.j.Modified, v.j.Size, v.before = id.ModTime, id.Size, id
 	}
 	switch v.j.Copied = v.j.Cross || st.cold || len(line) != len(st.line); {
 	case !v.j.Copied:

@@ -339,8 +339,9 @@ func (v *mover) replaceHeader(ctx context.Context, st state, line []byte) error 
 	})
 }
 
-// copiedAge makes w, a copy of the log, as old as the log.
+// copiedAge makes w, a copy of the log, as old as the log, and gives it its permissions.
 func (v *mover) copiedAge(w io.Writer) {
+	keepMode(w, v.before)
 	if f, ok := w.(durable.File); ok && v.j.Modified != 0 {
 		_ = setTime(f, v.j.Modified+aged) // else it counts as worked on
 	}

@@ -18,8 +18,8 @@ import (
 //
 // Where nothing but results is missing at the end, they are appended. Otherwise the
 // session branches before the first repair, and what follows there is written once
-// more, repaired, without the costs of its model calls, which were paid once. The old
-// branch stays. All of it is one write; of one that a crash cuts short, readers take
+// more, repaired, with its time stamps and without the costs of its model calls, which
+// were paid once. The old branch stays. All of it is one write; of one that a crash cuts short, readers take
 // nothing.
 //
 // It takes the driver lease for the time being: the calls of an agent loop that is
@@ -38,6 +38,7 @@ func (s *Session) WriteRepairs(ctx context.Context, o ResumeOptions) (*Resumed, 
 		return nil, err
 	}
 	defer lease.Close()
+	written, again := 0, 0
 	g := &group{wake: make(chan wake, 1)}
 	g.do = func() error {
 		if s.known().leaf != found.Leaf {
@@ -46,7 +47,8 @@ func (s *Session) WriteRepairs(ctx context.Context, o ResumeOptions) (*Resumed, 
 				return err
 			}
 		}
-		return s.appendRepairs(ctx, found)
+		written, again, err = s.appendRepairs(ctx, found)
+		return err
 	}
 	if err := s.submit(ctx, g); err != nil {
 		return nil, fmt.Errorf("writing repairs: %w", err)
@@ -55,19 +57,20 @@ func (s *Session) WriteRepairs(ctx context.Context, o ResumeOptions) (*Resumed, 
 	if err != nil {
 		return nil, err
 	}
-	after.Repairs = found.Repairs
+	after.Repairs, after.Written, after.Again = found.Repairs, written, again
 	return after, nil
 }
 
-// appendRepairs writes what was found to the log, in one piece. The lock is held.
-func (s *Session) appendRepairs(ctx context.Context, found *Resumed) error {
+// appendRepairs writes what was found to the log, in one piece. The lock is held. It
+// returns how many entries it wrote, and how many of them are there once more.
+func (s *Session) appendRepairs(ctx context.Context, found *Resumed) (written, again int, err error) {
 	p := planRepairs(found)
 	if err := s.relabel(ctx, p); err != nil {
-		return err
+		return 0, 0, err
 	}
 	reqs, err := p.requests(found)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	if s.quota != nil {
 		var n int64
@@ -75,11 +78,16 @@ func (s *Session) appendRepairs(ctx context.Context, found *Resumed) error {
 			n += int64(len(r.fields)+len(r.raw)) + envelopeBytes
 		}
 		if err := s.quota.Log(s.known().size, n); err != nil {
-			return err
+			return 0, 0, err
 		}
 		reqs[0].asked = n
 	}
-	return s.write(reqs)
+	for _, step := range p.steps {
+		if step.old != nil {
+			again++
+		}
+	}
+	return len(reqs), again, s.write(reqs)
 }
 
 // repairPlan is what has to be appended for a valid context.
@@ -323,7 +331,7 @@ func (p *repairPlan) requests(found *Resumed) ([]*request, error) {
 // copy takes over the members of an entry that is written once more, which are in the
 // form of a line already. Ids of entries that are written again become the new ones.
 func (r *request) copy(e entry.Entry, ids map[string]string) error {
-	r.typ = e.Type()
+	r.typ, r.at = e.Type(), e.Time()
 	for key, value := range ecmajson.Object(e.Raw()) {
 		switch {
 		case key.Is("type"), key.Is("id"), key.Is("parentId"), key.Is("timestamp"), key.Is("crc"), key.Is(repairMember):

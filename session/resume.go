@@ -28,6 +28,9 @@ type Resumed struct {
 	Leaf string
 	// Repairs lists what was repaired: first the way through the file, then messages.
 	Repairs []entry.Repair
+	// Written is how many entries WriteRepairs has appended, and Again how many of them
+	// are entries of the log once more, on a new branch.
+	Written, Again int
 
 	path *whole
 }

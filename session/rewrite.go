@@ -136,7 +136,12 @@ func (s *Session) needsRewrite(ctx context.Context) error {
 		}
 		return s.needsRewrite(ctx)
 	case st.image != nil:
-		return s.rewrite(ctx, st.line)
+		version := st.image.version
+		if err := s.rewrite(ctx, st.line); err != nil {
+			return err
+		}
+		s.report(Event{Kind: EventMigrated, Path: s.Path(), Version: version})
+		return nil
 	case st.header.Torn:
 		header := st.header
 		given, err := s.lastTitle(ctx, st)
@@ -174,6 +179,9 @@ func (s *Session) rewrite(ctx context.Context, header []byte) error {
 	st := s.known()
 	was, aerr := s.fs.Identify(s.Path())
 	err := durable.WriteFileFunc(s.fs, s.Path(), s.durability == Sync, func(out io.Writer) error {
+		if aerr == nil {
+			keepMode(out, was)
+		}
 		if n := len(header); n == 0 || header[n-1] != '\n' {
 			header = append(header[:n:n], '\n')
 		}

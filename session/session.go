@@ -85,6 +85,9 @@ const (
 	// EventRemoved: the session was moved to the trash while it was open; it goes on
 	// there.
 	EventRemoved EventKind = "removed"
+	// EventMigrated: the log was of version 1 or 2 of the format and was rewritten as
+	// one of version 3, which is appended to.
+	EventMigrated EventKind = "migrated"
 )
 
 // Event is something that a person should know of and that is no error of the
@@ -94,6 +97,8 @@ type Event struct {
 	Path string   // of the session
 	IDs  []string // of entries
 	Err  error
+	// Version of the format that the log had, for EventMigrated.
+	Version int
 }
 
 func (e Event) String() string {
@@ -102,6 +107,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("%s: another program rewrote the file without %s of ours; written again", e.Path, plural(len(e.IDs), "entry", "entries"))
 	case EventLost:
 		return fmt.Sprintf("%s: another program rewrote the file without %s of ours, and they cannot be read any more: %v", e.Path, plural(len(e.IDs), "entry", "entries"), e.IDs)
+	case EventMigrated:
+		return fmt.Sprintf("%s: the log had version %d of the format, and has version %d now, as pi and oh-my-pi make of it too; its entries are the same", e.Path, max(e.Version, 1), record.Version)
 	case EventRemoved:
 		return fmt.Sprintf("the session was removed meanwhile: what comes goes to %s in the trash; agentrun sessions restore gives it back", e.Path)
 	}

@@ -328,6 +328,62 @@ func TestARewriteByAProgramWithoutLocksLosesNothingOfOurs(t *testing.T) {
 	}
 }
 
+func TestALogThatIsRewrittenKeepsItsModeAndAMigrationIsTold(t *testing.T) {
+	old := `{"type":"session","id":"s1","timestamp":"2025-11-20T23:33:50.805Z","cwd":"/p"}` + "\n" +
+		`{"type":"message","timestamp":"2025-11-20T23:33:51.000Z","message":{"role":"user","content":"one"}}` + "\n"
+	one := headerLine + say("a", "null") + "\n"
+	for _, tt := range []struct {
+		name, content string
+		do            func(m *session.Manager, path string) (now string)
+		told          int
+	}{
+		{"an append to version 1", old, func(m *session.Manager, path string) string {
+			s := must(m.Open(t.Context(), path))
+			appendOK(t, s, user("two"))
+			appendOK(t, s, user("three"))
+			must(0, s.Close())
+			return path
+		}, 1},
+		{"a look at version 1", old, func(m *session.Manager, path string) string {
+			s := must(m.Open(t.Context(), path))
+			must(s.Resume(t.Context(), session.ResumeOptions{}))
+			must(0, s.Close())
+			return path
+		}, 0},
+		{"compressed", one, func(m *session.Manager, path string) string {
+			must(0, m.Compress(t.Context(), path))
+			return path + ".zst"
+		}, 0},
+		{"compressed and restored", one, func(m *session.Manager, path string) string {
+			must(0, m.Compress(t.Context(), path))
+			s := must(m.Open(t.Context(), path))
+			appendOK(t, s, user("two"))
+			must(0, s.Close())
+			return path
+		}, 0},
+		{"moved with another header", one, func(m *session.Manager, path string) string {
+			return must(m.Move(t.Context(), path, t.TempDir(), session.MoveOptions{})).Path
+		}, 0},
+		{"repaired by doctor", one + "garbage\n", func(m *session.Manager, path string) string {
+			must(m.Repair(t.Context(), path))
+			return path
+		}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var events []session.Event
+			m := newManager(t, session.Options{Report: func(e session.Event) { events = append(events, e) }})
+			path := writeLog(t, m, "s.jsonl", tt.content)
+			must(0, os.Chmod(path, 0o644))
+			if mode := must(os.Stat(tt.do(m, path))).Mode(); mode != 0o644 {
+				t.Errorf("mode %v", mode)
+			}
+			if len(events) != tt.told || tt.told > 0 && (events[0].Kind != session.EventMigrated || !strings.Contains(events[0].String(), "had version 1 of the format, and has version 3 now")) {
+				t.Errorf("events %v", events)
+			}
+		})
+	}
+}
+
 func TestADeletedFileIsAnErrorThatNamesIt(t *testing.T) {
 	m := newManager(t, session.Options{})
 	s := newSession(t, m)

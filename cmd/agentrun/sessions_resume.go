@@ -25,7 +25,11 @@ are too large, missing blobs, missing parents and circles of parents are
 repaired in it. Each repair is told. The log stays as it is.
 
 With --write-repairs the repairs are appended to the log as entries, so that pi
-and oh-my-pi go on with a valid context as well. Nothing is removed.
+and oh-my-pi go on with a valid context as well. Nothing is removed, and no line
+is changed: what follows the first repair is appended once more, as repaired and
+with the times it had, on a new branch. So the log may grow by as many entries
+as the branch has; it is told how many. Missing results at the end are appended
+alone.
 
 Runs without an end are told as well, one that was interrupted above all. No
 model is sent them, so that they need no repair.
@@ -85,6 +89,13 @@ func (e *environment) resume(ctx context.Context, arg string, write bool) (err e
 	runs, err := e.unfinished(ctx, s)
 	if err != nil {
 		return err
+	}
+	if resumed.Written > 0 {
+		about := ""
+		if resumed.Again > 0 {
+			about = fmt.Sprintf("; %d of them repeat what follows the first repair, on a new branch, since no line of a log is changed", resumed.Again)
+		}
+		e.remark("%s appended%s", count(int64(resumed.Written), "entry was", "entries were"), about)
 	}
 	if !e.json {
 		return e.describeResumed(ctx, s, resumed, runs, tree.Len(), write)
