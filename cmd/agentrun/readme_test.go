@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/agentrun/agentrun/supervisor"
 )
 
 // TestEveryCommandOfTheReadmeRuns runs the README's commands in their order, as a
@@ -23,6 +26,11 @@ func TestEveryCommandOfTheReadmeRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin, home := t.TempDir(), t.TempDir()
+	t.Cleanup(func() { // of the shell that goes on
+		if err := supervisor.StopAll(context.Background(), filepath.Join(home, "agentrun")); err != nil {
+			t.Error(err)
+		}
+	})
 	env := append(os.Environ(), "HOME="+home, "XDG_DATA_HOME=", "AGENTRUN_HOME="+filepath.Join(home, "agentrun"), "AGENTRUN_SESSION=",
 		"PATH="+bin+":"+os.Getenv("PATH"), "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"), "GOFLAGS=-buildvcs=false")
 	run := func(t *testing.T, command string) string {
