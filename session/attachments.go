@@ -123,11 +123,11 @@ func (a *attachments) one(ctx context.Context, e entry.Entry) error {
 	if len(repairs) == 0 {
 		return nil
 	}
-	x := e
+	x := settled(e, left, false)
 	if len(notes) > 0 {
-		x = x.ReplaceImages(notes)
+		x = x.ReplaceImages(notes) // other images may have other places then
 	}
-	x = settled(x, left, true)
+	x = settled(x, slices.DeleteFunc(slices.Clone(left), func(s stray) bool { return s.data != "" }), true)
 	x = withoutItems(x, func(path string) bool { return slices.Contains(gone, path) || !pointsAtString(x.Raw(), path) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
