@@ -13,6 +13,7 @@ import (
 	"github.com/agentrun/agentrun/bundle"
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/doctor"
 )
 
 // sessionImport is the command import.
@@ -88,6 +89,9 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 	made, err := bundle.Import(ctx, m, f, o)
 	if err != nil {
 		x.guard.Recount() // what it had asked for is not there
+		if format, serr := doctor.Sniff(ctx, name); serr == nil {
+			return fmt.Errorf("importing %s: %s", name, noBundle(format, name))
+		}
 		return fmt.Errorf("importing %s: %w", name, err)
 	}
 	p.end()
@@ -108,6 +112,17 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 	}
 	_, err = fmt.Fprintln(x.stdout, made.ID)
 	return err
+}
+
+// noBundle says what a log is that was given for a bundle.
+func noBundle(format doctor.Format, name string) string {
+	switch format {
+	case doctor.FormatClaude:
+		return "it is a Claude Code transcript; agentrun doctor " + name + " checks it, nothing else reads it"
+	case doctor.FormatCodex:
+		return "it is a Codex transcript; agentrun doctor " + name + " checks it, nothing else reads it"
+	}
+	return "it is the log of a session and no bundle; every verb takes it as it is: agentrun --session " + name
 }
 
 // pathMaps is the value of --map.

@@ -37,6 +37,8 @@ type head struct {
 
 var (
 	errNoHeader   = errors.New("its first line is no session header")
+	errClaude     = errors.New("it is a Claude Code transcript")
+	errCodex      = errors.New("it is a Codex transcript")
 	errLongHeader = fmt.Errorf("its header is longer than %d bytes", MaxHeaderBytes)
 )
 

@@ -39,6 +39,9 @@ type Unreadable struct {
 }
 
 func (u *Unreadable) Error() string {
+	if u.Reason == errClaude.Error() || u.Reason == errCodex.Error() {
+		return fmt.Sprintf("%s cannot be used as a session: %s; agentrun doctor %[1]s checks it, nothing else reads it; the file was not changed", u.Path, u.Reason)
+	}
 	if u.Reason == errNoHeader.Error() || u.Reason == errLongHeader.Error() {
 		return fmt.Sprintf("%s cannot be used as a session: %s; if it is one, agentrun doctor --repair %[1]s mends it; the file was not changed", u.Path, u.Reason)
 	}

@@ -6,11 +6,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/session/internal/record"
 )
 
 // buffers are reused from file to file; they hold a tail or nearly any head.
@@ -55,14 +57,14 @@ func (c *Catalog) look(f *file, r *result) {
 	}
 	if IsCold(f.path) {
 		r.head, err = readColdHead(in)
-	} else {
-		r.head, err = readPlainHead(in, f.id.Size)
+	} else if r.head, err = readPlainHead(in, f.id.Size); errors.Is(err, errNoHeader) {
+		err = whose(in)
 	}
 	if err != nil {
 		r.reason = reason(err)
 	}
 	r.stamp = stampOf(f.id)
-	final := err == nil || errors.Is(err, errNoHeader) || errors.Is(err, errLongHeader)
+	final := err == nil || slices.Contains([]error{errNoHeader, errClaude, errCodex, errLongHeader}, err)
 	r.keep = final && r.stamp.settled(now) && r.cacheable()
 }
 
@@ -96,6 +98,30 @@ func readPlainHead(in durable.File, size int64) (head, error) {
 	}
 	hd.retitle(read, updated)
 	return hd, nil
+}
+
+// whoseBytes is how much is read of a file to tell whose it is: the first records of
+// others are longer than a header.
+const whoseBytes = 64 << 10
+
+// whose says what a file without a header is, by the first record that tells.
+func whose(in io.ReaderAt) error {
+	buf := make([]byte, whoseBytes)
+	n, err := in.ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return errNoHeader
+	}
+	for line := range bytes.Lines(buf[:n]) {
+		switch record.FormatOf(bytes.TrimSpace(line)) {
+		case record.FormatClaude:
+			return errClaude
+		case record.FormatCodex:
+			return errCodex
+		case record.FormatSession:
+			return errNoHeader
+		}
+	}
+	return errNoHeader
 }
 
 // readTail reads the last len(buf) bytes of a log of size bytes, and drops the
