@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -283,8 +284,48 @@ func (m *Manager) List(ctx context.Context, cwd string) (*Listing, error) {
 
 // Find resolves an id, the beginning of one, a file name or a path. The error
 // matches ErrNotFound, or is an *AmbiguousError with the candidates. The path of a log
-// that was moved since finds it where it is now.
+// that was moved since finds it where it is now. What no session of the home is called
+// may be one elsewhere, see Elsewhere.
 func (m *Manager) Find(ctx context.Context, arg string) (Info, error) {
+	info, err := m.findAtHome(ctx, arg)
+	if !errors.Is(err, ErrNotFound) || arg == "" || strings.ContainsRune(arg, filepath.Separator) {
+		return info, err
+	}
+	elsewhere, rerr := m.Elsewhere(ctx)
+	if rerr != nil {
+		return info, err
+	}
+	if found, ok, ferr := catalog.Among(elsewhere, arg); ok || ferr != nil {
+		return found, ferr
+	}
+	return info, err
+}
+
+// Elsewhere returns the sessions outside of the home that its registry knows and that
+// are there, the one modified last first.
+func (m *Manager) Elsewhere(ctx context.Context) ([]Info, error) {
+	all, err := m.Registry()
+	if err != nil {
+		return nil, err
+	}
+	var infos []Info
+	for _, r := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if r.Home || m.holds(r.Path) || m.trashed(r.Path) {
+			continue
+		}
+		if info, err := m.catalog.At(r.Path); err == nil {
+			infos = append(infos, info)
+		}
+	}
+	slices.SortStableFunc(infos, func(a, b Info) int { return b.Modified.Compare(a.Modified) })
+	return infos, nil
+}
+
+// findAtHome is Find for all but the names of sessions elsewhere.
+func (m *Manager) findAtHome(ctx context.Context, arg string) (Info, error) {
 	m.settle(ctx, noMove)
 	info, err := m.catalog.Find(ctx, arg)
 	if !errors.Is(err, ErrNotFound) || arg == "" {

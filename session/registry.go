@@ -290,6 +290,10 @@ func (s *Session) register(ctx context.Context) error {
 	return s.list(ctx)
 }
 
+// Holds reports whether a log at path, which is absolute, lies among the sessions of the
+// home. Sessions elsewhere are known to it by Elsewhere once something was appended.
+func (m *Manager) Holds(path string) bool { return m.holds(resolved(path)) }
+
 // holds reports whether path, which is resolved, lies among the sessions of the home.
 func (m *Manager) holds(path string) bool {
 	for _, home := range []string{m.home, resolved(m.home)} {

@@ -92,8 +92,12 @@ func (e *environment) fork(ctx context.Context, id string, o session.ForkOptions
 		}})
 	}
 	_, err = fmt.Fprintln(e.stdout, forked.ID)
-	e.remark("forked %s; %s", info.ID, artifactsOf(forked.Artifacts))
-	e.remark("what is run without --session goes into the fork now; go on in the old one with --session %s", cmp.Or(info.ID, info.Path))
+	e.remark("forked %s; %s; its log is %s", info.ID, artifactsOf(forked.Artifacts), forked.Path)
+	if m.Holds(forked.Path) {
+		e.remark("what is run without --session goes into the fork now; go on in the old one with --session %s", cmp.Or(info.ID, info.Path))
+	} else {
+		e.remark("it lies outside of the home, as the old one does; go on in it with --session %s", forked.ID)
+	}
 	return err
 }
 

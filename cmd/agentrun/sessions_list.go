@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,6 +40,9 @@ Sessions of this project that are kept for a directory where it is no longer
 (it was moved, renamed or cloned anew) are listed behind them; --adopt moves
 them here. A project is known by its git remote and first commit, else by its
 directory, which may be renamed on its file system.
+
+--all lists every directory, and the sessions outside of the home that were
+written to with it.
 
 With --json it is one object a line: id, path, cwd, title, created, modified,
 size, and offered, true, for those of another directory. With --adopt it is
@@ -96,7 +100,14 @@ func (l *sessionsList) run(ctx context.Context) error {
 		l.say("%v", &found.Unreadable[i])
 	}
 	var strays []session.Info
-	if !l.all {
+	if l.all {
+		elsewhere, err := m.Elsewhere(ctx)
+		if err != nil {
+			return err
+		}
+		found.Sessions = append(found.Sessions, elsewhere...)
+		slices.SortStableFunc(found.Sessions, func(a, b session.Info) int { return b.Modified.Compare(a.Modified) })
+	} else {
 		if strays, err = m.Stray(ctx, cwd); err != nil {
 			return err
 		}

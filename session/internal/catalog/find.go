@@ -167,6 +167,11 @@ func (c *Catalog) findByName(ctx context.Context, found *finding, arg, want stri
 	return choose(l.Sessions, arg, want)
 }
 
+// Among is Find among sessions that are known already.
+func Among(sessions []Info, arg string) (info Info, ok bool, err error) {
+	return choose(sessions, arg, strings.ToLower(arg))
+}
+
 // choose returns the best match; ok is false when nothing matches.
 func choose(sessions []Info, arg, want string) (Info, bool, error) {
 	best := noMatch
