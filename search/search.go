@@ -68,6 +68,10 @@ type Query struct {
 	Regexp bool
 	// Session is the only session to search, by its id; "" means all.
 	Session string
+	// File is the log of that session. One that is not listed in the home, because it
+	// lies elsewhere or among the artifacts of another one, is searched there, without
+	// the index.
+	File string
 	// CWD is the working directory whose sessions are searched; "" means all.
 	CWD string
 	// Since leaves out what is older; the zero value leaves out nothing.
@@ -130,7 +134,7 @@ func (x *Searcher) Search(ctx context.Context, q Query, each func(Hit) bool) (Re
 	if err != nil {
 		return res, err
 	}
-	owners, err := x.owners(ctx, q, &res)
+	owners, err := x.owners(ctx, &q, &res)
 	if err != nil {
 		return res, err
 	}
@@ -150,7 +154,7 @@ func (x *Searcher) Search(ctx context.Context, q Query, each func(Hit) bool) (Re
 }
 
 // owners lists the sessions that a query is about, with their files.
-func (x *Searcher) owners(ctx context.Context, q Query, res *Result) ([]*owner, error) {
+func (x *Searcher) owners(ctx context.Context, q *Query, res *Result) ([]*owner, error) {
 	l, err := x.manager.List(ctx, q.CWD)
 	if err != nil {
 		return nil, fmt.Errorf("searching: %w", err)
@@ -161,6 +165,13 @@ func (x *Searcher) owners(ctx context.Context, q Query, res *Result) ([]*owner, 
 	infos := l.Sessions
 	if q.Session != "" {
 		infos = slices.DeleteFunc(infos, func(s session.Info) bool { return s.ID != q.Session })
+	}
+	if q.File != "" && q.CWD == "" && (len(infos) == 0 || !x.manager.Holds(q.File)) {
+		info, err := x.manager.Find(ctx, q.File)
+		if err != nil {
+			return nil, fmt.Errorf("searching: %w", err)
+		}
+		infos, q.NoIndex = []session.Info{info}, true
 	}
 	return x.walk(ctx, infos, func(err error) { res.Problems = append(res.Problems, err) })
 }

@@ -30,7 +30,7 @@ func (x *Searcher) Rebuild(ctx context.Context) error { return x.bring(ctx, true
 
 func (x *Searcher) bring(ctx context.Context, anew bool) error {
 	var res Result
-	owners, err := x.owners(ctx, Query{}, &res)
+	owners, err := x.owners(ctx, &Query{}, &res)
 	if err != nil {
 		return err
 	}

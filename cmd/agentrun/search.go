@@ -115,7 +115,7 @@ func (s *searchCommand) run(ctx context.Context, words []string) error {
 		if err != nil {
 			return err
 		}
-		q.Session = info.ID
+		q.Session, q.File = info.ID, info.Path
 	}
 	out := bufio.NewWriter(s.stdout)
 	p := hitPrinter{searchCommand: s, out: out, grouped: columns(s.stdout) > 0, coloured: coloured(s.stdout)}
@@ -141,6 +141,9 @@ func (s *searchCommand) run(ctx context.Context, words []string) error {
 		s.remark("nothing was found")
 	}
 	if res.Left > 0 && !s.noIndex {
+		if cure := reindexing(res.Left); cure != "" {
+			s.remark("%s", cure)
+		}
 		s.bringUpToDate(ctx, x)
 		indexing.end()
 	}
@@ -151,6 +154,21 @@ func (s *searchCommand) run(ctx context.Context, words []string) error {
 // is left then is for the next one.
 const indexTime = 10 * time.Second
 
+// indexRate is how many bytes a second are indexed at least on the machines that
+// bench/search was run on.
+const indexRate = 12 << 20
+
+// reindexing says how to have an index when so much is left that bringUpToDate will not
+// come to the end of it, and is "" otherwise.
+func reindexing(left int64) string {
+	seconds := (left + indexRate - 1) / indexRate
+	if seconds <= int64(indexTime/time.Second) {
+		return ""
+	}
+	return fmt.Sprintf("agentrun search --reindex makes the index (about %d s), searches take milliseconds then", seconds)
+}
+
+// bringUpToDate indexes for a while.
 func (s *searchCommand) bringUpToDate(ctx context.Context, x *search.Searcher) {
 	ctx, cancel := context.WithTimeout(ctx, indexTime)
 	defer cancel()
