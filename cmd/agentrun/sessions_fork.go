@@ -18,12 +18,12 @@ func newSessionsForkCommand(env *environment) *cobra.Command {
 		Use:   "fork [ID]",
 		Short: "Start a session that goes on from another one",
 		Long: `fork makes a new session with the entries of another one, under the same ids,
-and prints its id. From then on each goes its own way: artifact://N means the
-same text in both, and new numbers of the two have nothing to do with each
-other. The fork is the newest session of its directory then: commands without
---session go on in it. The artifacts share their bytes with the original where the file system
-can, by reflink, else by hard link; what is still being written is copied to
-its present length. Outputs and sessions of subagents come along.
+and prints its id. It is the newest session of its directory then: commands
+without --session go on in it. From then on each goes its own way: artifact://N
+means the same text in both, and new numbers of the two have nothing to do with
+each other. The artifacts share their bytes with the original where the file
+system can, by reflink, else by hard link; what is still being written is copied
+to its present length. Outputs and sessions of subagents come along.
 
 An artifact that can't come along is named, and the fork has the rest.
 

@@ -35,6 +35,7 @@ func newSessionsListCommand(env *environment) *cobra.Command {
 		Use:   "list",
 		Short: "List the sessions of the working directory",
 		Long: `list prints the sessions of the working directory, the one modified last first.
+One without a title is listed with its first prompt, or $ and its first command.
 
 Sessions of this project that are kept for a directory where it is no longer
 (it was moved, renamed or cloned anew) are listed behind them; --adopt moves
@@ -45,7 +46,9 @@ directory, which may be renamed on its file system.
 written to with it.
 
 With --json it is one object a line: id, path, cwd, title, created, modified,
-size, and offered, true, for those of another directory. With --adopt it is
+size; where there is one, firstPrompt (without a title alone) and parent (id or
+path of the session it was forked from); and offered, true, for those of another
+directory. With --adopt it is
 what sessions move prints, a line for each. With --trash: id, path (where it
 was), cwd, title, removed, trash (where it is).`,
 		Args: positional(0, 0, "no arguments; --all lists every directory"),
@@ -65,7 +68,10 @@ type sessionItem struct {
 	Created  *string `json:"created"`
 	Modified *string `json:"modified"`
 	Size     int64   `json:"size"`
-	Offered  bool    `json:"offered,omitempty"` // it is of this project and of another directory
+	// FirstPrompt stands for a title that is not there.
+	FirstPrompt string `json:"firstPrompt,omitempty"`
+	Parent      string `json:"parent,omitempty"`
+	Offered     bool   `json:"offered,omitempty"` // it is of this project and of another directory
 }
 
 func (l *sessionsList) run(ctx context.Context) error {
@@ -140,7 +146,8 @@ func (l *sessionsList) printItems(sessions []session.Info, offered bool) error {
 	for _, s := range sessions {
 		err := printJSON(l.stdout, sessionItem{
 			ID: orNull(s.ID), Path: s.Path, CWD: orNull(s.CWD), Title: orNull(s.Title),
-			Created: timestamp(s.Created), Modified: timestamp(s.Modified), Size: s.Size, Offered: offered,
+			Created: timestamp(s.Created), Modified: timestamp(s.Modified), Size: s.Size,
+			FirstPrompt: s.FirstPrompt, Parent: s.Parent, Offered: offered,
 		})
 		if err != nil {
 			return err
@@ -166,14 +173,17 @@ func (l *sessionsList) print(sessions []session.Info) error {
 		if id == "" {
 			id = s.Path // nothing else names it
 		}
-		title := s.Title
-		if title == "" {
-			title = "-"
+		title := cmp.Or(s.Title, firstWords(s.FirstPrompt, 60), "-")
+		if s.Parent != "" {
+			title += forkMark
 		}
 		row(oneLine(id), localTime(s.Modified), outputsink.FormatBytes(s.Size), oneLine(s.CWD), oneLine(title))
 	}
 	return out.Flush()
 }
+
+// forkMark stands behind the title of a session that was forked from another.
+const forkMark = " (fork)"
 
 // trashItem is one line of sessions list --trash --json.
 type trashItem struct {

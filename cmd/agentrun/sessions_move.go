@@ -14,9 +14,9 @@ func newSessionsMoveCommand(env *environment) *cobra.Command {
 		Short: "Make a session one of another working directory",
 		Long: `move brings a session with its artifacts to the sessions of the directory DIR,
 which must exist. It happens whole or not at all; programs that have the session
-open go on at its new place. It stays as old as it was, so that the newest session
-of DIR, which the next command takes, may be another; --session names this one. A
-session that an agent drives is refused.
+open go on at its new place. It stays as old as it was, so that the newest one
+of DIR, which the next command takes, may be another; --session names this one.
+A session that an agent drives is refused.
 
 With --json it prints an object: session, path, and from, where it was.`,
 		Example: `  agentrun sessions move ~/src/new-name

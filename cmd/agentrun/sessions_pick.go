@@ -133,7 +133,7 @@ func (s sessionSource) List(ctx context.Context, all bool) ([]picker.Item, error
 	}
 	items := make([]picker.Item, 0, len(found.Sessions))
 	for _, i := range found.Sessions {
-		items = append(items, picker.Item{ID: i.ID, Path: i.Path, Title: i.Title, CWD: i.CWD, Modified: i.Modified, Size: i.Size})
+		items = append(items, picker.Item{ID: i.ID, Path: i.Path, Title: i.Title, Words: i.FirstPrompt, Fork: i.Parent != "", CWD: i.CWD, Modified: i.Modified, Size: i.Size})
 	}
 	return items, nil
 }
@@ -155,12 +155,10 @@ func (s sessionSource) Words(ctx context.Context, path string) (string, error) {
 	at, _ := log.Begin()
 	err = log.Lines(ctx, at, at+firstBytes, func(line []byte, at int64) bool {
 		for _, e := range session.LineEntries(line, at, 0) {
-			if e.Role() != "user" {
+			if text != "" || e.Role() != "user" && e.Role() != entry.RoleBashExecution {
 				continue
 			}
-			if m, err := e.Message(); err == nil && text == "" {
-				text = firstWords(entry.Text(m), 200)
-			}
+			text = firstWords(words(e), 200)
 		}
 		return text == ""
 	})

@@ -23,8 +23,9 @@ func newSessionsTreeCommand(env *environment) *cobra.Command {
 		Short: "Draw the tree of a session's entries",
 		Long: `tree draws the entries of a session in their order: id, type or role, time, size
 of the line, [label], first words. A run that has ended is one line, that of its
-end, unless a branch begins at its start. Where a session branches, the branches are indented, and * marks entries on
-the way to the leaf, which is the last entry of the file.
+end, unless its start has a label or a branch begins there. Where a session
+branches, the branches are indented, and * marks entries on the way to the leaf,
+which is the last entry of the file.
 
 At a terminal, the middle of a long stretch without branches is folded.
 

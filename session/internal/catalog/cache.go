@@ -17,17 +17,17 @@ import (
 
 // The list cache is text. Its first line is
 //
-//	agentrun list cache 2 <CRC-32C of all that follows, 8 hexadecimal digits>
+//	agentrun list cache 3 <CRC-32C of all that follows, 8 hexadecimal digits>
 //
 // and every further line a log, fields separated by tabs:
 //
-//	s key inode size mtime  id version created cwd title parent project
+//	s key inode size mtime  id version created cwd title parent project first
 //	u key inode size mtime  reason
 //
 // key is the path below the sessions directory, mtime nanoseconds since 1970,
 // created "seconds.nanoseconds" or empty; in strings `\`, tab and newline are
 // `\\`, `\t` and `\n`. A reader that meets anything else has no cache.
-const cacheMagic = "agentrun list cache 2 "
+const cacheMagic = "agentrun list cache 3 "
 
 const (
 	// cacheFrom is the number of logs from which reading the cache costs less
@@ -108,7 +108,7 @@ func parseCached(line string) (key string, e cached, ok bool) {
 	e.stamp = stamp{ino: uint64(f.number(0, math.MaxInt64)), size: f.number(0, math.MaxInt64), mtime: f.number(math.MinInt64, math.MaxInt64)}
 	switch kind {
 	case "s":
-		e.head = head{ID: f.text(), Version: int(f.number(0, math.MaxInt32)), Created: f.time(), CWD: f.text(), Title: f.text(), Parent: f.text(), Project: f.text()}
+		e.head = head{ID: f.text(), Version: int(f.number(0, math.MaxInt32)), Created: f.time(), CWD: f.text(), Title: f.text(), Parent: f.text(), Project: f.text(), First: f.text()}
 	case "u":
 		e.reason = f.text()
 		f.ok = f.ok && e.reason != ""
@@ -204,6 +204,7 @@ func appendCache(dst []byte, c cache) []byte {
 			text(e.head.Title)
 			text(e.head.Parent)
 			text(e.head.Project)
+			text(e.head.First)
 		}
 		dst = append(dst, '\n')
 	}
@@ -214,7 +215,7 @@ func appendCache(dst []byte, c cache) []byte {
 // cacheable reports whether e may go into the cache.
 func (e *cached) cacheable() bool {
 	return e.stamp.ino <= math.MaxInt64 && e.stamp.size >= 0 &&
-		len(e.head.ID)+len(e.head.CWD)+len(e.head.Title)+len(e.head.Parent)+len(e.head.Project)+len(e.reason) <= maxCachedText
+		len(e.head.ID)+len(e.head.CWD)+len(e.head.Title)+len(e.head.Parent)+len(e.head.Project)+len(e.head.First)+len(e.reason) <= maxCachedText
 }
 
 // load turns what the directories hold into a listing, through the cache when

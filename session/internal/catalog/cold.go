@@ -39,6 +39,9 @@ func readColdHead(in durable.File) (head, error) {
 	if err != nil || hd.ID == "" {
 		return hd, err
 	}
+	if hd.Title == "" {
+		hd.First = firstOf(read)
+	}
 	// A log that somebody compressed without a seek table keeps the title of its
 	// first lines: reading all of it for a later one would cost too much.
 	if tail, err := readColdTail(in, d, (*buf)[:tailBytes]); err == nil {

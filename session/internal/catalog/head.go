@@ -31,6 +31,7 @@ type head struct {
 	ID, CWD, Parent string
 	Project         string
 	Title           string
+	First           string    // see firstOf; "" where there is a title
 	Created         time.Time // zero when the header has no timestamp
 	Version         int       // 0 when there is no header yet, or one without a version that is a number
 }
@@ -152,6 +153,9 @@ func (hd *head) retitle(tail []byte, updated string) {
 	t, ok := lastRename(tail)
 	if ok && (t.at >= updated || hd.Title != "" && strings.HasPrefix(t.title, hd.Title)) {
 		hd.Title = t.title
+	}
+	if hd.Title != "" {
+		hd.First = ""
 	}
 }
 

@@ -19,17 +19,21 @@ import (
 
 // Info is what is known of a session without reading it.
 type Info struct {
-	ID         string // of the header; empty for a file that holds no header yet
-	Path       string
-	CWD        string // of the header
-	Title      string
-	Project    string    // fingerprint of the project of CWD, "" if it is not known
-	Parent     string    // id or path of the session that this one came from
-	Created    time.Time // of the header, else of the file name, else Modified
-	Modified   time.Time
-	Size       int64 // of the file, compressed or not
-	Version    int   // of the format; 0 for a file that holds no header yet
-	Compressed bool
+	ID    string // of the header; empty for a file that holds no header yet
+	Path  string
+	CWD   string // of the header
+	Title string
+	// FirstPrompt is what a session without a title begins with, for a person to know it
+	// by: its first prompt, or "$ " and its first command. "" if that does not stand in
+	// the first 4 KB of the log.
+	FirstPrompt string
+	Project     string    // fingerprint of the project of CWD, "" if it is not known
+	Parent      string    // id or path of the session that this one came from
+	Created     time.Time // of the header, else of the file name, else Modified
+	Modified    time.Time
+	Size        int64 // of the file, compressed or not
+	Version     int   // of the format; 0 for a file that holds no header yet
+	Compressed  bool
 }
 
 // Unreadable is a file or directory in the place of a session that is none.

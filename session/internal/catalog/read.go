@@ -71,7 +71,7 @@ func (c *Catalog) look(f *file, r *result) {
 // info is the head of a log with what the file itself says.
 func (f *file) info(hd head) Info {
 	info := Info{
-		ID: hd.ID, Path: f.path, CWD: hd.CWD, Title: hd.Title, Parent: hd.Parent, Project: hd.Project,
+		ID: hd.ID, Path: f.path, CWD: hd.CWD, Title: hd.Title, FirstPrompt: hd.First, Parent: hd.Parent, Project: hd.Project,
 		Created: hd.Created, Modified: time.Unix(0, f.id.ModTime).UTC(),
 		Size: f.id.Size, Version: hd.Version, Compressed: IsCold(f.path),
 	}
@@ -90,6 +90,9 @@ func readPlainHead(in durable.File, size int64) (head, error) {
 	hd, updated, read, err := readHead(in, (*buf)[:0:headBytes])
 	if err != nil || hd.ID == "" {
 		return hd, err
+	}
+	if hd.Title == "" {
+		hd.First = firstOf(read)
 	}
 	if size > int64(len(read)) {
 		if read, err = readTail(in, (*buf)[:tailBytes], size); err != nil {

@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,8 @@ type Item struct {
 	ID       string
 	Path     string // what tells one item from another
 	Title    string
-	Words    string // the first words of its user; they stand in for a title
+	Words    string // the first prompt or command; it stands in for a title
+	Fork     bool   // it was forked from another session
 	CWD      string
 	Modified time.Time
 	Size     int64 // bytes
@@ -21,13 +23,11 @@ type Item struct {
 
 // name is what the list shows of an item.
 func (i Item) name() string {
-	switch {
-	case clean(i.Title) != "":
-		return clean(i.Title)
-	case clean(i.Words) != "":
-		return clean(i.Words)
+	name := cmp.Or(clean(i.Title), clean(i.Words), clean(i.ID))
+	if i.Fork {
+		name += " (fork)"
 	}
-	return clean(i.ID)
+	return name
 }
 
 // matches reports whether each word of the filter is in what is known of the item.

@@ -27,7 +27,7 @@ import (
 type Source interface {
 	// List returns the sessions of the working directory, or of all, newest first.
 	List(ctx context.Context, all bool) ([]Item, error)
-	// Words returns the first words of the user of a session.
+	// Words returns the first prompt or command of a session that was listed without.
 	Words(ctx context.Context, path string) (string, error)
 	// Preview returns the last messages of a session, the last one last.
 	Preview(ctx context.Context, path string) ([]Message, error)
@@ -257,7 +257,7 @@ func (s *screen) words(items []Item) func() {
 		s.events <- func() { s.model.SetWords(words) }
 	}
 	for _, i := range items {
-		if i.Title != "" {
+		if i.Title != "" || i.Words != "" {
 			continue
 		}
 		if s.all.Err() != nil {
