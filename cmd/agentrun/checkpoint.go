@@ -35,9 +35,9 @@ does to files is not known beforehand: a checkpoint before it makes that undone
 by rewind, a checkpoint behind it also lets rewind delete the files it made.
 
 Symbolic links are not followed. They, .git, the home of the sessions, and files
-above --max-file are left out, and named; when nothing is left to record, nothing
-is written, and the status is 1. Nothing is written outside of the
-home, and nothing into git.
+above --max-file are left out, and named; when nothing is left to record,
+nothing is written, and the status is 1. Nothing is written outside of the home,
+and nothing into git.
 
 With --json it prints an object: entry (its id, for rewind), files (how many can
 be brought back to this point).`,

@@ -37,8 +37,8 @@ The session keeps its id; when the home has a session of that id it gets a new
 one, and the old one as its parent. --map says where its directories are here:
 with --map /home/ann=/home/bob the session of /home/ann/work belongs to
 /home/bob/work. It rewrites the working directory, directories besides it and
-earlier places of the log, those of subagents too, and where checkpoints say that
-files are; what was said and done in the session stays as it is.
+earlier places of the log, those of subagents too, and where checkpoints say
+that files are; what was said and done in the session stays as it is.
 
 With --json it prints an object: session, path.`,
 		Example: `  agentrun import work.agentrun

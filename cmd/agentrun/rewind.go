@@ -42,9 +42,10 @@ says, on whatever branch. A session that an agent loop drives is refused.
   refuse     it cannot be done: a directory or link is in its place
   unchanged  it is as it was (with --json only)
 
-A file that was never recorded is not touched, and nothing in .git is. The
-rewind is recorded first, with what the files hold now: a rewind to that entry
-undoes it, and when a rewind was interrupted, the same again finishes it.
+A file that was never recorded is not touched, and nothing in .git is; how many
+such files have come to be in recorded directories is told. The rewind is
+recorded first, with what the files hold now: a rewind to that entry undoes it,
+and when a rewind was interrupted, the same again finishes it.
 
 The status is 1 when a file that was to be brought back is not: one that is
 refused, that changed meanwhile, or that is too large to keep. A skip that
@@ -119,7 +120,9 @@ func (r *rewindCommand) run(ctx context.Context, arg string) (err error) {
 		r.say("the log names %s that no record may have; left out", count(int64(plan.Damaged), "path", "paths"))
 	}
 	if r.dryRun {
-		if err := r.print(plan, false); err != nil || r.files {
+		err := r.print(plan, false)
+		r.tellNew(ctx, rec)
+		if err != nil || r.files {
 			return err
 		}
 		return r.leaf("would go on", plan.Leaf)
@@ -146,6 +149,7 @@ func (r *rewindCommand) apply(ctx context.Context, s *session.Session, rec *chec
 	if moved && perr == nil {
 		perr = r.leaf("goes on", plan.Leaf)
 	}
+	r.tellNew(ctx, rec)
 	if done.Entry != "" {
 		r.remark("to undo this: agentrun rewind %s", done.Entry)
 	}
@@ -153,6 +157,27 @@ func (r *rewindCommand) apply(ctx context.Context, s *session.Session, rec *chec
 		return missed(plan)
 	}
 	return errors.Join(err, perr)
+}
+
+// tellNew tells a person of files that a rewind leaves since nothing knows them.
+func (r *rewindCommand) tellNew(ctx context.Context, rec *checkpoint.Recorder) {
+	if r.json || r.quiet {
+		return
+	}
+	found, err := rec.Unrecorded(ctx)
+	if err != nil {
+		return // it is only a remark
+	}
+	for _, u := range found {
+		least, rest := "", "are not recorded and stay; after agentrun checkpoint a rewind deletes them"
+		if u.More {
+			least = "at least "
+		}
+		if u.Files == 1 {
+			rest = "is not recorded and stays; after agentrun checkpoint a rewind deletes it"
+		}
+		r.remark("%s%s under %s %s", least, count(int64(u.Files), "new file", "new files"), oneLine(u.Dir), rest)
+	}
 }
 
 // missed is the error about files that were to be brought back and are not, nil when
