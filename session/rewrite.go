@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/session/internal/catalog"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
 
@@ -18,6 +19,11 @@ import (
 // appears whole or not at all.
 func (s *Session) create(reqs []*request) error {
 	st, header := s.knownFresh()
+	if st.none {
+		if err := s.refuseLost(); err != nil {
+			return err
+		}
+	}
 	if st.hasSlot {
 		header.Title, header.TitleSource = st.slot.Title, st.slot.Source
 	}
@@ -65,6 +71,17 @@ func (s *Session) create(reqs []*request) error {
 	}
 	s.founded()
 	return nil
+}
+
+// refuseLost keeps a log that was emptied from beginning anew among the artifacts of
+// what it held: nothing would tell any more that something was lost, nor keep the blobs
+// that it cited for when it comes back.
+func (s *Session) refuseLost() error {
+	l, err := catalog.LostAt(s.fs, s.Path())
+	if err != nil || l == nil {
+		return err
+	}
+	return fmt.Errorf("appending to %s: %v, and its artifacts or its index are there: what it held is lost; put it back from a backup, give it up with agentrun sessions rm %[1]s, or start another session with --new", s.Path(), l)
 }
 
 // publish makes a new file at s.Path(), which must not exist.
