@@ -147,11 +147,16 @@ var ErrNoDirectory error = sentence("No artifacts directory found")
 var ErrNotFound = errors.New("not found")
 
 // exists checks that the directory is there and is one. A directory that was moved
-// since is found again.
-func (d *Dir) exists() (durable.Identity, error) {
+// since is found again, and one that is being moved is waited for: its log is at the
+// new place before it.
+func (d *Dir) exists(ctx context.Context) (durable.Identity, error) {
 	id, err := d.fs.Identify(d.Path())
 	if errors.Is(err, fs.ErrNotExist) && d.opt.Where != nil {
-		if path, _, lerr := d.opt.Where.LocateArtifacts(context.Background(), false); lerr == nil && path != d.Path() {
+		path, settled, lerr := d.opt.Where.LocateArtifacts(ctx, false)
+		if lerr == nil && !settled {
+			path, _, lerr = d.opt.Where.LocateArtifacts(ctx, true)
+		}
+		if lerr == nil {
 			d.follow(path)
 			id, err = d.fs.Identify(d.Path())
 		}
@@ -206,7 +211,7 @@ func (d *Dir) isMoving(ctx context.Context) bool {
 
 // hold makes the directory if it is not there and takes its lock.
 func (d *Dir) hold(ctx context.Context) (*durable.Lock, error) {
-	if err := d.make(); err != nil {
+	if err := d.make(ctx); err != nil {
 		return nil, err
 	}
 	l, err := durable.OpenLock(d.fs, d.index("lock"))
@@ -223,16 +228,16 @@ func (d *Dir) hold(ctx context.Context) (*durable.Lock, error) {
 	return l, nil
 }
 
-func (d *Dir) make() error {
+func (d *Dir) make(ctx context.Context) error {
 	index := filepath.Join(d.Path(), indexDir)
 	if id, err := d.fs.Identify(index); err == nil && isDir(id) {
-		_, err := d.exists()
+		_, err := d.exists(ctx)
 		return err
 	}
 	if err := durable.MkdirAll(d.fs, d.Path()); err != nil {
 		return err
 	}
-	if _, err := d.exists(); err != nil { // a symbolic link passes MkdirAll
+	if _, err := d.exists(ctx); err != nil { // a symbolic link passes MkdirAll
 		return err
 	}
 	if err := durable.MkdirAll(d.fs, index); err != nil {

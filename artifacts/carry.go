@@ -50,7 +50,7 @@ type Left struct{ Name, Reason string }
 // included, by name, and what of it cannot be copied. A directory that does not exist
 // has neither.
 func (d *Dir) Pieces(ctx context.Context) (pieces []Piece, left []Left, err error) {
-	if _, err := d.exists(); noDirectory(err) {
+	if _, err := d.exists(ctx); noDirectory(err) {
 		return nil, nil, nil
 	} else if err != nil {
 		return nil, nil, err

@@ -107,7 +107,7 @@ func enumerate(names []string, total int) string {
 // only for an artifact that another program wrote and that was not seen before,
 // and to say what is available. It returns ErrNoDirectory or a *NotFoundError.
 func (d *Dir) Lookup(ctx context.Context, id int64) (Info, error) {
-	if _, err := d.exists(); err != nil {
+	if _, err := d.exists(ctx); err != nil {
 		return Info{}, err
 	}
 	side, from := d.provenance(sidecarName(id))

@@ -33,7 +33,7 @@ type snapshot struct {
 // list returns what the directory holds. A listing made earlier is used again
 // while the directory can't have changed since, unless fresh is set.
 func (d *Dir) list(ctx context.Context, fresh bool) (*snapshot, error) {
-	id, err := d.exists()
+	id, err := d.exists(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (d *Dir) list(ctx context.Context, fresh bool) (*snapshot, error) {
 		return nil, fmt.Errorf("listing %s: %w", d.Path(), err)
 	}
 	// Before the listing: a change during it makes the snapshot look old.
-	if id, err = d.exists(); err != nil {
+	if id, err = d.exists(ctx); err != nil {
 		return nil, err
 	}
 	settled := time.Since(time.Unix(0, id.ModTime)) >= tick(id.ModTime)

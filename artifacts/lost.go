@@ -13,7 +13,7 @@ import (
 // ascending number: their bytes were removed by somebody else. Those that are noted as
 // missing are not among them. A directory that does not exist has none.
 func (d *Dir) Lost(ctx context.Context) ([]Info, error) {
-	if _, err := d.exists(); noDirectory(err) {
+	if _, err := d.exists(ctx); noDirectory(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err

@@ -216,7 +216,7 @@ func mergeIndexes(fsys durable.FS, from, into string) error {
 	if most := (counters{max(one.Artifact, two.Artifact), max(one.Agent, two.Agent)}); most != two {
 		data, err := json.Marshal(most)
 		if err == nil {
-			err = b.make()
+			err = b.make(context.Background()) // it has nobody to ask
 		}
 		if err == nil {
 			err = durable.WriteFile(fsys, b.index("next"), false, data)
