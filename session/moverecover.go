@@ -176,7 +176,6 @@ func (v *mover) lockBoth(ctx context.Context, m *Manager, wait bool) (locked boo
 				return false, nil
 			}
 			err = m.lockBehindMove(ctx, lock, path)
-			locked = err == nil
 		}
 		if err != nil {
 			return false, err

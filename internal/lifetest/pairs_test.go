@@ -21,7 +21,6 @@ type scene struct {
 	dirs   []string
 	w      *worker
 	before *state
-	given  map[string]bool // entries that were acknowledged before
 }
 
 func newScene(t *testing.T) *scene {
