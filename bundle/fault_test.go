@@ -62,6 +62,9 @@ func TestEveryFaultOfAnImportLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestEveryFaultOfAnImportWithAMapLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
+	if raceDetector {
+		t.Skip("more than a minute under the race detector: .ci/run kill runs it without")
+	}
 	from, to := newManager(t), newManager(t)
 	s := small(t, from)
 	must(s.Append(t.Context(), files("/home/ann/a")))
