@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -33,20 +34,37 @@ var ErrNone = errors.New("nothing of the session is running in the background")
 const startWait = 20 * time.Second
 
 // connect connects to the supervisor.
-func (c *Client) connect() (*conn, error) {
-	got, err := placeOf(c.Home, c.Session).dial()
+func (c *Client) connect() (*conn, error) { return placeOf(c.Home, c.Session).connect() }
+
+// connect connects to the supervisor at a place. One that is about to end accepts nobody
+// and has seen no request, so that another may be asked.
+func (p place) connect() (*conn, error) {
+	got, err := p.dial()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, ErrNone
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the supervisor: %w", err)
 	}
-	return got, nil
+	_ = got.SetReadDeadline(time.Now().Add(startWait))
+	kind, _, err := got.receive()
+	_ = got.SetReadDeadline(time.Time{})
+	if err == nil && kind == frameReady {
+		return got, nil
+	}
+	got.Close()
+	switch {
+	case err == nil:
+		return nil, fmt.Errorf("connecting to the supervisor: it greets with %q", kind)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return nil, ErrNone
+	}
+	return nil, fmt.Errorf("connecting to the supervisor: %w", err)
 }
 
 // connectOrStart connects to the supervisor, which is started where there is none.
 func (c *Client) connectOrStart(ctx context.Context) (*conn, error) {
-	const tries = 5 // one that is about to end may be met
+	const tries = 20 // one that is about to end may be met
 	for try := 0; ; try++ {
 		got, err := c.connect()
 		if !errors.Is(err, ErrNone) || try == tries {
@@ -291,9 +309,9 @@ func StopAll(ctx context.Context, home string) error {
 	}
 	var errs []error
 	for _, name := range names {
-		got, err := place{dir, strings.TrimSuffix(filepath.Base(name), ".sock")}.dial()
+		got, err := place{dir, strings.TrimSuffix(filepath.Base(name), ".sock")}.connect()
 		if err != nil {
-			continue // its supervisor is gone
+			continue // its supervisor is gone, or going
 		}
 		_, err = (&Client{}).ask(ctx, got, request{Op: "stop"})
 		errs = append(errs, err)

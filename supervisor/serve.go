@@ -164,6 +164,9 @@ func (s *server) close() {
 
 // serve does what one client asks for.
 func (s *server) serve(c *conn) {
+	if c.send(frameReady, nil) != nil {
+		return
+	}
 	kind, b, err := c.receive()
 	if err != nil || kind != frameRequest {
 		return

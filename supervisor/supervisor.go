@@ -55,6 +55,7 @@ const (
 
 // Kinds of frames.
 const (
+	frameReady   = 'r' // the supervisor stays for this connection
 	frameRequest = 'R'
 	frameStarted = 'S' // the process group of a script, JSON
 	frameStdout  = 'o'
