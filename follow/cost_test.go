@@ -138,7 +138,9 @@ func TestAHundredFollowersCostTheWriterNothing(t *testing.T) {
 		t.Fatalf("the followers said %q", said.Text())
 	}
 	gotCalls, gotAllocs := cost(t, s, &calls)
-	if gotCalls != wantCalls || gotAllocs != wantAllocs {
+	// A collection in between empties pools, which is an allocation more or less; a cost
+	// of the followers would be a hundred.
+	if gotCalls != wantCalls || gotAllocs > wantAllocs+2 {
 		t.Errorf("an append takes %d calls and %v allocations, alone %d and %v", gotCalls, gotAllocs, wantCalls, wantAllocs)
 	}
 	if want := fmt.Sprint(manyFollowers * (1 + costRuns)); !said.Scan() || said.Text() != want {
