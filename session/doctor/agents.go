@@ -101,22 +101,7 @@ func (d *Doctor) absentAgent(ctx context.Context, dir *artifacts.Dir, name, file
 		info, err := os.Lstat(path)
 		return err == nil && info.Mode().IsRegular() && filepath.Base(filepath.Dir(path)) == filepath.Base(dir.Path())
 	})
-	switch {
-	case from == "":
-		f.Unmendable = true
-		f = f.remedy("name a home that has the session with --from", "")
-	case !d.opt.Repair:
-		f = f.remedy("takes it from "+from, "")
-	default:
-		if err := d.copyIn(ctx, path, filepath.Join(dir.Path(), output)); err != nil {
-			f.Unmendable = true
-			f.What += fmt.Sprintf("; taking it from %s failed: %v", from, err)
-			break
-		}
-		f.Repaired = true
-		f = f.remedy("", "it is back from "+from)
-	}
-	d.report(f)
+	d.report(d.bringBack(ctx, f, path, from, filepath.Join(dir.Path(), output)))
 }
 
 // agentOutput examines one output, and its JSON.

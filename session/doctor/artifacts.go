@@ -83,23 +83,28 @@ func (d *Doctor) absent(ctx context.Context, dir *artifacts.Dir, n needed, what 
 	if n.Ended != nil { // otherwise nothing tells which bytes are right
 		path, from = d.artifact(dir.Path(), name, func(path string) bool { return sumIs(ctx, path, n.Ended.Bytes, n.Ended.CRC32C) })
 	}
+	d.report(d.bringBack(ctx, f, path, from, filepath.Join(dir.Path(), name)))
+	return ctx.Err()
+}
+
+// bringBack is the end of a finding of what is not there: that path, which is in the place called from, has it, or,
+// for "", that nothing has. A doctor that repairs copies it to where it should be.
+func (d *Doctor) bringBack(ctx context.Context, f Finding, path, from, to string) Finding {
 	switch {
 	case from == "":
 		f.Unmendable = true
-		f = f.remedy("name a home that has the session with --from", "")
+		return f.remedy("name a home that has the session with --from", "")
 	case !d.opt.Repair:
-		f = f.remedy("takes it from "+from, "")
+		return f.remedy("takes it from "+from, "")
 	default:
-		if err := d.copyIn(ctx, path, filepath.Join(dir.Path(), name)); err != nil {
+		if err := d.copyIn(ctx, path, to); err != nil {
 			f.Unmendable = true
 			f.What += fmt.Sprintf("; taking it from %s failed: %v", from, err)
-			break
+			return f
 		}
 		f.Repaired = true
-		f = f.remedy("", "it is back from "+from)
+		return f.remedy("", "it is back from "+from)
 	}
-	d.report(f)
-	return ctx.Err()
 }
 
 // artifactFile examines one artifact.
