@@ -1,8 +1,9 @@
 // Package tool defines what an agent can call.
 //
 // A [Tool] has a name, a description and a JSON schema for a model to read, and a Call that does the work. The
-// package holds the contract alone: tools live in packages of their own below this one (tool/bash, tool/read) and
-// know no model vendor; whoever drives a model turns a [Result] into that vendor's blocks.
+// package holds the contract, and how inputs are decoded and refused, which is the same for all: tools live in packages
+// of their own below this one (tool/bash, tool/read) and know no model vendor; whoever drives a model turns a [Result]
+// into that vendor's blocks.
 //
 // Promised: a Tool may be described from any number of goroutines. Whether it may be called from several at once is
 // what [Tool.ParallelSafe] says. A Result's text is bounded by the tool itself, and whatever the bound leaves out is

@@ -1,7 +1,6 @@
 package bash
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,7 +95,7 @@ type details struct {
 func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error) {
 	in, err := decode(raw)
 	if err != nil {
-		return refuse(err), nil
+		return tool.Refuse(err), nil
 	}
 	timeout, clamped := clamp(in.Timeout)
 	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell}
@@ -111,7 +110,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 		if ctx.Err() != nil {
 			return tool.Result{}, err
 		}
-		return refuse(err), nil
+		return tool.Refuse(err), nil
 	}
 	out := tool.Result{Artifact: res.Summary.Artifact, IsError: err != nil || res.Code != 0 || res.Cancelled}
 	var remarks []string
@@ -131,13 +130,8 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 
 func decode(raw json.RawMessage) (input, error) {
 	var in input
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
+	if err := tool.Decode(raw, &in); err != nil {
 		return in, fmt.Errorf("the input is not as the schema says: %w", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return in, errors.New("the input is not as the schema says: something follows the object")
 	}
 	for k := range in.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") {
@@ -145,10 +139,6 @@ func decode(raw json.RawMessage) (input, error) {
 		}
 	}
 	return in, nil
-}
-
-func refuse(err error) tool.Result {
-	return tool.Result{Text: "[" + err.Error() + "]", IsError: true}
 }
 
 // clamp brings what a model asked for within the limits, and says so.

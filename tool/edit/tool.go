@@ -1,12 +1,10 @@
 package edit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/agentrun/agentrun/tool"
@@ -76,13 +74,8 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 		return tool.Result{}, fmt.Errorf("editing: %w", err)
 	}
 	var in input
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return refuse(errors.New("the input is not as the schema says: something follows the object")), nil
+	if err := tool.Decode(raw, &in); err != nil {
+		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
 	}
 	res, err := Do(ctx, t.Workspace, Request(in), t.Output)
 	var record *workspace.RecordError
@@ -91,7 +84,7 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	case err != nil && ctx.Err() != nil:
 		return tool.Result{}, err
 	case err != nil:
-		return refuse(err), nil
+		return tool.Refuse(err), nil
 	}
 	out := tool.Result{Text: res.Text(), Artifact: res.Diff.Artifact, IsError: err != nil}
 	var jerr error
@@ -106,8 +99,4 @@ func (r *Result) Text() string {
 		text = strings.TrimSuffix(text, "\n") + "\n" + string(remarks)
 	}
 	return text
-}
-
-func refuse(err error) tool.Result {
-	return tool.Result{Text: "[" + err.Error() + "]", IsError: true}
 }

@@ -1,13 +1,9 @@
 package find
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/outputsink"
@@ -61,20 +57,15 @@ type input struct {
 // Call lists files. What is refused is a Result with IsError, for the model to correct.
 func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error) {
 	var in input
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return refuse(errors.New("the input is not as the schema says: something follows the object")), nil
+	if err := tool.Decode(raw, &in); err != nil {
+		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
 	}
 	l, err := List(ctx, t.Workspace, t.Sources, Options{Glob: in.Glob, All: in.All}, in.Paths...)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return tool.Result{}, err
 	case err != nil:
-		return refuse(err), nil
+		return tool.Refuse(err), nil
 	}
 	defer l.Close()
 	options := outputsink.DefaultOptions()
@@ -94,31 +85,11 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	if len(l.Items) == 0 {
 		text = "(no files)"
 	}
-	out := tool.Result{Text: withRemarks(text, l.Problems), Artifact: sum.Artifact}
+	out := tool.Result{Text: tool.WithProblems(text, l.Problems), Artifact: sum.Artifact}
 	out.Details, err = json.Marshal(struct {
 		Files     int      `json:"files"`
 		Problems  []string `json:"problems,omitempty"`
 		Truncated bool     `json:"truncated"`
-	}{len(l.Items), l.Problems[:min(len(l.Problems), maxProblems)], sum.Truncated})
+	}{len(l.Items), l.Problems[:min(len(l.Problems), tool.MaxProblems)], sum.Truncated})
 	return out, err
-}
-
-// maxProblems is how many problems a result tells.
-const maxProblems = 10
-
-// withRemarks puts problems on lines of their own behind a text.
-func withRemarks(text string, problems []string) string {
-	var b strings.Builder
-	b.WriteString(strings.TrimSuffix(text, "\n"))
-	for _, p := range problems[:min(len(problems), maxProblems)] {
-		b.WriteString("\n[" + p + "]")
-	}
-	if more := len(problems) - maxProblems; more > 0 {
-		fmt.Fprintf(&b, "\n[%d more could not be read]", more)
-	}
-	return b.String()
-}
-
-func refuse(err error) tool.Result {
-	return tool.Result{Text: "[" + err.Error() + "]", IsError: true}
 }

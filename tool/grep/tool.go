@@ -1,13 +1,10 @@
 package grep
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/outputsink"
@@ -69,16 +66,11 @@ type input struct {
 // Call searches. What is refused is a Result with IsError, for the model to correct.
 func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error) {
 	var in input
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return refuse(errors.New("the input is not as the schema says: something follows the object")), nil
+	if err := tool.Decode(raw, &in); err != nil {
+		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
 	}
 	if in.Pattern == "" {
-		return refuse(errors.New("the pattern is empty: every line has that")), nil
+		return tool.Refuse(errors.New("the pattern is empty: every line has that")), nil
 	}
 	options := outputsink.DefaultOptions()
 	if t.Sink != nil {
@@ -97,37 +89,17 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	case err != nil && ctx.Err() != nil:
 		return tool.Result{}, err
 	case err != nil:
-		return refuse(err), nil
+		return tool.Refuse(err), nil
 	}
 	text := sum.View
 	if res.Matches == 0 {
 		text = fmt.Sprintf("(no match in %d files)", res.Searched)
 	}
-	out := tool.Result{Text: withRemarks(text, res.Problems), Artifact: sum.Artifact}
-	res.Problems = res.Problems[:min(len(res.Problems), maxProblems)]
+	out := tool.Result{Text: tool.WithProblems(text, res.Problems), Artifact: sum.Artifact}
+	res.Problems = res.Problems[:min(len(res.Problems), tool.MaxProblems)]
 	out.Details, err = json.Marshal(struct {
 		Result
 		Truncated bool `json:"truncated"`
 	}{res, sum.Truncated})
 	return out, err
-}
-
-// maxProblems is how many problems a result tells.
-const maxProblems = 10
-
-// withRemarks puts problems on lines of their own behind a text.
-func withRemarks(text string, problems []string) string {
-	var b strings.Builder
-	b.WriteString(strings.TrimSuffix(text, "\n"))
-	for _, p := range problems[:min(len(problems), maxProblems)] {
-		b.WriteString("\n[" + p + "]")
-	}
-	if more := len(problems) - maxProblems; more > 0 {
-		fmt.Fprintf(&b, "\n[%d more could not be read]", more)
-	}
-	return b.String()
-}
-
-func refuse(err error) tool.Result {
-	return tool.Result{Text: "[" + err.Error() + "]", IsError: true}
 }

@@ -1,12 +1,10 @@
 package read
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unicode/utf8"
 
@@ -116,13 +114,8 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 
 func (t Tool) read(ctx context.Context, raw json.RawMessage) (Page, error) {
 	var in input
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
+	if err := tool.Decode(raw, &in); err != nil {
 		return Page{}, fmt.Errorf("invalid input: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Page{}, errors.New("invalid input: something follows the object")
 	}
 	if in.Path == "" {
 		return Page{}, errors.New(`path is missing: give a URL such as "artifact://0"`)

@@ -1,12 +1,10 @@
 package write
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/agentrun/agentrun/tool"
@@ -62,13 +60,8 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 		return tool.Result{}, fmt.Errorf("writing: %w", err)
 	}
 	var in input
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return refuse(errors.New("the input is not as the schema says: something follows the object")), nil
+	if err := tool.Decode(raw, &in); err != nil {
+		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
 	}
 	res, err := Do(ctx, t.Workspace, Request{in.Path, []byte(in.Content), in.Exact}, t.Output)
 	var record *workspace.RecordError
@@ -77,7 +70,7 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	case err != nil && ctx.Err() != nil:
 		return tool.Result{}, err
 	case err != nil:
-		return refuse(err), nil
+		return tool.Refuse(err), nil
 	}
 	out := tool.Result{Text: res.Text(t.Output.Name(t.Workspace, res.Path)), Artifact: res.Diff.Artifact, IsError: err != nil}
 	var jerr error
@@ -114,8 +107,4 @@ func count(n int64) string {
 		return "1 byte"
 	}
 	return fmt.Sprintf("%d bytes", n)
-}
-
-func refuse(err error) tool.Result {
-	return tool.Result{Text: "[" + err.Error() + "]", IsError: true}
 }
