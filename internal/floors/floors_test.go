@@ -20,6 +20,7 @@ var floorOf = map[string]int{
 	"internal/ecmajson":        1,
 	"internal/lineindex":       1,
 	"internal/notify":          1,
+	"internal/pipe":            1,
 	"internal/process":         1,
 	"internal/project":         1,
 	"internal/shim":            1,

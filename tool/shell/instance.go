@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentrun/agentrun/internal/pipe"
 	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/internal/shim"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -35,10 +36,11 @@ type instance struct {
 	shell *Shell
 	shim  *shim.Shim
 
-	in        *os.File // where calls are announced
-	text      *os.File // the script of the call
-	control   *stream  // what the loop tells
-	out, err  *stream
+	in        *os.File     // where calls are announced
+	text      *os.File     // the script of the call
+	control   *pipe.Reader // what the loop tells
+	told      *os.File     // its writing end: the loop opens it by its path, for as long as the shell lives
+	out, err  *pipe.Reader
 	ends      chan end
 	calls     int
 	used      times // by the shell and its children, up to the last call
@@ -73,11 +75,11 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 			i.release()
 		}
 	}()
-	pipe := func(reader bool) (ours, other *os.File) {
+	open := func(reader bool) (ours, other *os.File) {
 		if err != nil {
 			return nil, nil
 		}
-		if ours, other, err = openPipe(reader); err == nil {
+		if ours, other, err = pipe.Open(reader); err == nil {
 			theirs = append(theirs, other)
 		}
 		return ours, other
@@ -93,15 +95,14 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 		}
 		theirs = append(theirs, files[fd])
 	}
-	i.in, files[d.in] = pipe(false)
+	i.in, files[d.in] = open(false)
 	var r, control *os.File
-	r, control = pipe(true)
-	i.control = newStream(r, i.listen)
-	r, files[d.out] = pipe(true)
-	i.out = newStream(r, func(b []byte) { i.deliver(b, false) })
-	r, files[d.err] = pipe(true)
-	i.err = newStream(r, func(b []byte) { i.deliver(b, true) })
-	i.out.mu, i.err.mu = &i.mu, &i.mu
+	r, control = open(true)
+	i.control = pipe.NewReader(r, nil, i.listen)
+	r, files[d.out] = open(true)
+	i.out = pipe.NewReader(r, &i.mu, func(b []byte) { i.deliver(b, false) })
+	r, files[d.err] = open(true)
+	i.err = pipe.NewReader(r, &i.mu, func(b []byte) { i.deliver(b, true) })
 	if err != nil {
 		return nil, fmt.Errorf("starting a shell: making a pipe: %w", err)
 	}
@@ -113,7 +114,7 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 		return nil, err
 	}
 	defer boot.Close()
-	i.control.w = control // the loop opens it by its path, for as long as the shell lives
+	i.told = control
 	theirs = theirs[:len(theirs)-3]
 	theirs = append(theirs, files[d.out], files[d.err])
 	state := -1
@@ -138,9 +139,9 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files}); err != nil {
 		return nil, fmt.Errorf("starting the shell %s: %w", s.path, err)
 	}
-	i.control.start()
-	i.out.start()
-	i.err.start()
+	i.control.Start()
+	i.out.Start()
+	i.err.Start()
 	// The boot file is read once; the first call says that it was.
 	if exit, ended, err := i.run(ctx, &bash.Script{Text: ":", Kill: kill}); err != nil || ended {
 		i.close()
@@ -191,13 +192,13 @@ func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, er
 	if err := i.announce(c, slot, nonce); err != nil {
 		return exit, true, err
 	}
-	watch := watchMemory(i.shim.Root())
+	watch := process.WatchMemory(i.shim.Root())
 	e, ended := i.await(ctx, c, nonce, &exit)
-	exit.PeakMemory = watch.end()
+	exit.PeakMemory = watch.End()
 	exit.Duration = time.Since(began)
 	i.mu.Lock()
-	i.out.sweep()
-	i.err.sweep()
+	i.out.Sweep()
+	i.err.Sweep()
 	i.call = nil
 	werr := i.werr
 	i.mu.Unlock()
@@ -329,7 +330,7 @@ func (i *instance) stop(c *bash.Script, nonce string) *end {
 
 // last is what the loop told before the shell ended, nil for nothing.
 func (i *instance) last(nonce string) *end {
-	i.control.lockedSweep()
+	i.control.LockedSweep()
 	for {
 		select {
 		case e := <-i.ends:
@@ -379,14 +380,14 @@ func (i *instance) close() int {
 }
 
 func (i *instance) release() {
-	for _, s := range []*stream{i.control, i.out, i.err} {
-		if s != nil {
-			s.close()
-		}
-	}
-	for _, f := range []*os.File{i.in, i.text} {
+	for _, f := range []*os.File{i.told, i.in, i.text} {
 		if f != nil {
 			f.Close()
+		}
+	}
+	for _, r := range []*pipe.Reader{i.control, i.out, i.err} {
+		if r != nil {
+			r.Close()
 		}
 	}
 }
@@ -458,37 +459,4 @@ func memoryFile(name string) (*os.File, error) {
 		return nil, fmt.Errorf("making a file in memory: %w", err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
-}
-
-// memoryWatch looks how much memory the processes of a tree have, and is late for those that are short.
-type memoryWatch struct {
-	stop chan struct{}
-	done sync.WaitGroup
-	peak int64
-}
-
-func watchMemory(root int) *memoryWatch {
-	w := &memoryWatch{stop: make(chan struct{})}
-	w.done.Go(func() {
-		for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-			t := time.NewTimer(pause)
-			select {
-			case <-w.stop:
-				t.Stop()
-				return
-			case <-t.C:
-			}
-			members, _ := process.Descendants(root)
-			for _, m := range members {
-				w.peak = max(w.peak, process.PeakMemory(m.PID))
-			}
-		}
-	})
-	return w
-}
-
-func (w *memoryWatch) end() int64 {
-	close(w.stop)
-	w.done.Wait()
-	return w.peak
 }

@@ -1,0 +1,41 @@
+package process
+
+import (
+	"sync"
+	"time"
+)
+
+// MemoryWatch looks from time to time how much memory the processes of a tree have, and misses those that are short.
+type MemoryWatch struct {
+	stop chan struct{}
+	done sync.WaitGroup
+	peak int64
+}
+
+// WatchMemory begins to look at what is below root, until End is called.
+func WatchMemory(root int) *MemoryWatch {
+	w := &MemoryWatch{stop: make(chan struct{})}
+	w.done.Go(func() {
+		for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+			t := time.NewTimer(pause)
+			select {
+			case <-w.stop:
+				t.Stop()
+				return
+			case <-t.C:
+			}
+			members, _ := Descendants(root)
+			for _, m := range members {
+				w.peak = max(w.peak, PeakMemory(m.PID))
+			}
+		}
+	})
+	return w
+}
+
+// End returns the most memory that one of the processes has had resident, in bytes; 0 when it never looked.
+func (w *MemoryWatch) End() int64 {
+	close(w.stop)
+	w.done.Wait()
+	return w.peak
+}
