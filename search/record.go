@@ -71,7 +71,7 @@ func toldIn(e entry.Entry) (what told, again bool) {
 			}
 		}
 	case entry.TypeMessage:
-		if run := gjson.GetBytes(e.Raw(), "message.details.run"); run.Type == gjson.String && e.Role() == entry.RoleBashExecution {
+		if run := gjson.GetBytes(e.Raw(), "message.details.run"); run.Type == gjson.String && (e.Role() == entry.RoleBashExecution || e.Role() == entry.RolePythonExecution) {
 			return told{"run", run.Str}, true
 		}
 	case entry.TypeTitleChange:

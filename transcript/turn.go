@@ -75,12 +75,12 @@ func (r *reader) message(ctx context.Context, t *turn, i int, m entry.Message) e
 		t.parts = []part{call{name: m.ToolName, status: failed(m.IsError), bad: m.IsError, parts: r.content(m.Content, true, t.id)}}
 	case entry.BashExecutionMessage:
 		t.kind, t.who = "run", "Command"
-		t.parts = []part{r.run(m, t.id)}
+		t.parts = []part{r.run("$", m, t.id)}
 	case entry.PythonExecutionMessage:
 		t.kind, t.who = "run", "Python"
-		c := call{name: "python", brief: firstLine(m.Code), asked: clean(m.Code), parts: r.output(m.Output, t.id)}
-		c.status, c.bad = ending(m.ExitCode, m.Cancelled)
-		t.parts = []part{c}
+		t.parts = []part{r.run("python", entry.BashExecutionMessage{
+			Command: m.Code, Output: m.Output, ExitCode: m.ExitCode, Cancelled: m.Cancelled, Images: m.Images, Details: m.Details,
+		}, t.id)}
 	case entry.ExtensionMessage:
 		t.kind, t.who, t.aside = "note", "Extension", m.CustomType
 		t.parts = r.content(m.Content, true, t.id)
@@ -194,9 +194,9 @@ func (r *reader) picture(b entry.ImageBlock) part {
 	return p
 }
 
-// run tells a command and its output.
-func (r *reader) run(m entry.BashExecutionMessage, id string) part {
-	c := call{name: "$", brief: firstLine(m.Command), asked: clean(m.Command), parts: r.output(m.Output, id)}
+// run tells a command, or code, and its output.
+func (r *reader) run(name string, m entry.BashExecutionMessage, id string) part {
+	c := call{name: name, brief: firstLine(m.Command), asked: clean(m.Command), parts: r.output(m.Output, id)}
 	c.status, c.bad = ending(m.ExitCode, m.Cancelled)
 	var f bash.Finish
 	if json.Unmarshal(m.Details, &f) == nil && f.Run != "" {
@@ -330,7 +330,11 @@ func (r *reader) other(t *turn, e entry.Entry) bool {
 			return false
 		}
 		t.kind, t.who = "run", "Command"
-		t.parts = []part{call{name: "$", brief: firstLine(start.Command), asked: clean(start.Command), status: "no end recorded", bad: true, artifact: start.Artifact}}
+		name := "$"
+		if start.Language == "python" {
+			t.who, name = "Python", start.Language
+		}
+		t.parts = []part{call{name: name, brief: firstLine(start.Command), asked: clean(start.Command), status: "no end recorded", bad: true, artifact: start.Artifact}}
 	case entry.Label, entry.TitleChange, entry.SessionInfo, entry.ModelUsage, entry.ServiceTierChange, entry.TTSRInjection, entry.CredentialPin:
 		return false
 	default:

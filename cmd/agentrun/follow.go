@@ -318,7 +318,7 @@ func (v *followView) entry(e entry.Entry) error {
 	}
 	said := words(e)
 	if start, ok := bash.StartOf(e); ok {
-		said = "$ " + start.Command
+		said = prompt(start) + start.Command
 	}
 	if _, err := fmt.Fprintln(v.stdout, strings.TrimRight(head+"  "+firstWords(said, room), " ")); err != nil {
 		return err
@@ -329,13 +329,24 @@ func (v *followView) entry(e entry.Entry) error {
 // ran prints the output of a run that ended: that in the entry, which is all there is of a
 // run that made no artifact. Of one whose artifact was not followed it says where it is.
 func (v *followView) ran(e entry.Entry) error {
-	if v.quiet || e.Role() != entry.RoleBashExecution {
+	if v.quiet {
 		return nil
 	}
+	var run struct {
+		Output  string
+		Details json.RawMessage
+	}
 	m, err := e.Message()
-	run, ok := m.(entry.BashExecutionMessage)
-	if err != nil || !ok {
+	switch m := m.(type) {
+	case entry.BashExecutionMessage:
+		run.Output, run.Details = m.Output, m.Details
+	case entry.PythonExecutionMessage:
+		run.Output, run.Details = m.Output, m.Details
+	default:
 		return nil // its line was printed
+	}
+	if err != nil {
+		return nil
 	}
 	var f bash.Finish
 	if len(run.Details) > 0 && json.Unmarshal(run.Details, &f) == nil && f.Artifact != nil {

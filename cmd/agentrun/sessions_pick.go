@@ -155,7 +155,7 @@ func (s sessionSource) Words(ctx context.Context, path string) (string, error) {
 	at, _ := log.Begin()
 	err = log.Lines(ctx, at, at+firstBytes, func(line []byte, at int64) bool {
 		for _, e := range session.LineEntries(line, at, 0) {
-			if text != "" || e.Role() != "user" && e.Role() != entry.RoleBashExecution {
+			if text != "" || e.Role() != "user" && e.Role() != entry.RoleBashExecution && e.Role() != entry.RolePythonExecution {
 				continue
 			}
 			text = firstWords(words(e), 200)

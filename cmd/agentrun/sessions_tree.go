@@ -333,6 +333,8 @@ func words(e entry.Entry) string {
 		switch m := m.(type) {
 		case entry.BashExecutionMessage:
 			return "$ " + firstWords(m.Command, 46) + exitWords(m.ExitCode, m.Cancelled)
+		case entry.PythonExecutionMessage:
+			return ">>> " + firstWords(m.Code, 44) + exitWords(m.ExitCode, m.Cancelled)
 		case entry.AssistantMessage:
 			words := m.Content.Text()
 			for _, call := range m.Content.ToolCalls() {
@@ -371,6 +373,14 @@ func words(e entry.Entry) string {
 		return b.CustomType
 	}
 	return ""
+}
+
+// prompt is what stands before the command of a run.
+func prompt(start bash.Start) string {
+	if start.Language == "python" {
+		return ">>> "
+	}
+	return "$ "
 }
 
 func exitWords(code *int, cancelled bool) string {

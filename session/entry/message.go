@@ -96,9 +96,11 @@ type PythonExecutionMessage struct {
 	ExitCode           *int            `json:"exitCode,omitempty"`
 	Cancelled          bool            `json:"cancelled"`
 	Truncated          bool            `json:"truncated"`
+	Images             []ImageBlock    `json:"images,omitempty"` // agentrun: what the code displayed
 	Meta               json.RawMessage `json:"meta,omitempty"`
 	ExcludeFromContext bool            `json:"excludeFromContext,omitempty"`
 	Timestamp          int64           `json:"timestamp"`
+	Details            json.RawMessage `json:"details,omitempty"` // agentrun: the run and its artifact
 }
 
 // ExtensionMessage is the message of an extension. Contexts make one of each

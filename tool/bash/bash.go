@@ -54,7 +54,8 @@ import (
 	"github.com/agentrun/agentrun/session/entry"
 )
 
-// artifactTool is the tool in the names of artifact files, 0.bash.log, for runs with and without a shell.
+// artifactTool is the tool in the names of artifact files, 0.bash.log, for runs with and without a shell but those of a
+// Language.
 const artifactTool = "bash"
 
 // Options say what to run and where to keep what comes of it. One of Argv and Script is given.
@@ -83,6 +84,9 @@ type Options struct {
 	// Tree says that this process is a subreaper (see process.Subreap) and has no other children than the command: one
 	// that is ended by a timeout, a limit or the context then takes along what left its process group and session.
 	Tree bool
+
+	// Language is that of Script where it is not a shell's; Shell is needed then, and runs it. Nil is a shell's.
+	Language *Language
 
 	// StdinPath is a file that Shell's script reads; "" is empty.
 	StdinPath string
@@ -166,6 +170,8 @@ func (o *Options) process() (*Process, string, error) {
 		return p, Quote(o.Argv), nil
 	case o.Job && (o.Artifacts == nil || o.Log == nil):
 		return nil, "", errors.New("running a job: it needs a session with artifacts")
+	case o.Language != nil && o.Shell == nil:
+		return nil, "", errors.New("running a command: nothing is given that runs its language")
 	case strings.TrimSpace(o.Script) == "":
 		return nil, "", errors.New("running a command: there is none: give a program or a script")
 	}
@@ -174,6 +180,9 @@ func (o *Options) process() (*Process, string, error) {
 		o.Runs = o.Script
 	}
 	p.Argv = []string{"bash", "-c", "--", o.Runs} // a script may begin with - or +
+	if o.Language != nil {
+		p.Argv[0] = o.Language.Name // for errors: Shell runs it
+	}
 	return p, o.Script, nil
 }
 
@@ -254,6 +263,9 @@ func (r *run) begin(ctx context.Context, p *Process, where location, res *Result
 	if !p.shell {
 		s.Argv = p.Argv
 	}
+	if r.Language != nil {
+		s.Language = r.Language.Name
+	}
 	if r.Job {
 		number := r.artifact.ID()
 		s.Job, s.Artifact = true, &number
@@ -280,7 +292,11 @@ func (r *run) begin(ctx context.Context, p *Process, where location, res *Result
 // open makes the artifact when the sink finds that the view will not be everything.
 func (r *run) open(ctx context.Context) (outputsink.File, error) {
 	// A cancelled command still has output to keep.
-	f, err := r.Artifacts.Create(context.WithoutCancel(ctx), artifactTool, artifacts.Provenance{Run: r.id})
+	tool := artifactTool
+	if r.Language != nil {
+		tool = r.Language.Name
+	}
+	f, err := r.Artifacts.Create(context.WithoutCancel(ctx), tool, artifacts.Provenance{Run: r.id})
 	if err != nil {
 		return nil, err
 	}
@@ -289,12 +305,12 @@ func (r *run) open(ctx context.Context) (outputsink.File, error) {
 	return f, nil
 }
 
-func (r *run) message(res *Result) entry.BashExecutionMessage {
+func (r *run) message(res *Result) ending {
 	code := res.Code
-	return entry.BashExecutionMessage{
+	return r.Language.ending(entry.BashExecutionMessage{
 		Command: r.command, Output: res.Output, ExitCode: &code, Cancelled: res.Cancelled || res.Feedback || res.OutputLimit,
 		Truncated: res.Summary.Truncated, Timestamp: time.Now().UnixMilli(),
-	}
+	})
 }
 
 // conclude fills in what follows from how the command ended and what the sink says.

@@ -34,9 +34,10 @@ type Start struct {
 	Command  string    `json:"command"`        // a script, or the arguments quoted for a shell
 	Argv     []string  `json:"argv,omitempty"` // the arguments as they are, when no shell was involved
 	Cwd      string    `json:"cwd"`
-	Artifact *int64    `json:"artifact"`      // null: a number is taken when there is output to keep
-	Began    time.Time `json:"startTime"`     // by the wall clock, to the millisecond
-	Job      bool      `json:"job,omitempty"` // it goes on by itself, and its artifact is its output from the first byte
+	Artifact *int64    `json:"artifact"`           // null: a number is taken when there is output to keep
+	Began    time.Time `json:"startTime"`          // by the wall clock, to the millisecond
+	Job      bool      `json:"job,omitempty"`      // it goes on by itself, and its artifact is its output from the first byte
+	Language string    `json:"language,omitempty"` // of Command, where that is not a shell's: "python"
 	Owner
 }
 
@@ -60,6 +61,27 @@ type FinishArtifact struct {
 	State  string `json:"state,omitempty"` // when it is not complete: why it ends where it ends
 }
 
+// Language is what scripts are written in that a [Runner] runs, where that is not a shell's.
+type Language struct {
+	// Name is the language's, in names of artifacts (0.python.log) and in Start: lower-case letters.
+	Name string
+	// Message makes the message that a run ends with of the one that a shell's would end with, and of its details.
+	Message func(m entry.BashExecutionMessage, f Finish) (entry.Body, error)
+}
+
+// ending makes the message that a run ends with.
+type ending func(f Finish) (entry.Body, error)
+
+func (l *Language) ending(m entry.BashExecutionMessage) ending {
+	if l != nil {
+		return func(f Finish) (entry.Body, error) { return l.Message(m, f) }
+	}
+	return func(f Finish) (_ entry.Body, err error) {
+		m.Details, err = json.Marshal(f)
+		return m, err
+	}
+}
+
 // begin records that a run starts.
 func begin(ctx context.Context, log Log, s Start) (id string, err error) {
 	data, err := json.Marshal(s)
@@ -74,9 +96,10 @@ func begin(ctx context.Context, log Log, s Start) (id string, err error) {
 
 // end records how the run that began with entry start ended. It ignores the end of ctx: what ran is in the log,
 // above all when it was cancelled. An empty start is one that could not be written yet.
-func end(ctx context.Context, log Log, start string, m entry.BashExecutionMessage, f Finish) (id string, err error) {
+func end(ctx context.Context, log Log, start string, message ending, f Finish) (id string, err error) {
 	ctx = context.WithoutCancel(ctx)
-	if m.Details, err = json.Marshal(f); err != nil {
+	m, err := message(f)
+	if err != nil {
 		return "", fmt.Errorf("recording the end of a run: %w", err)
 	}
 	if start == "" { // it waits to be written, and nothing can be put beside it

@@ -102,7 +102,7 @@ func TestTheEndGoesUnderTheLeafWhileThatIsOnTheRunsBranch(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, _ := l.Append(t.Context(), note("meanwhile"))
-	done, err := end(t.Context(), &l, start, entry.BashExecutionMessage{}, Finish{Run: "r"})
+	done, err := end(t.Context(), &l, start, bashEnding(entry.BashExecutionMessage{}), Finish{Run: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestTheEndGoesUnderItsStartWhenTheLeafHasLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	branch := l.under(root, note("another branch"))
-	done, err := end(t.Context(), &l, start, entry.BashExecutionMessage{}, Finish{Run: "r"})
+	done, err := end(t.Context(), &l, start, bashEnding(entry.BashExecutionMessage{}), Finish{Run: "r"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestTheEndIsRecordedAlsoWhenTheRunWasCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if _, err := end(ctx, &l, start, entry.BashExecutionMessage{}, Finish{}); err != nil {
+	if _, err := end(ctx, &l, start, bashEnding(entry.BashExecutionMessage{}), Finish{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -156,7 +156,7 @@ func TestTheRecordHasItsDocumentedMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	sig, code := "SIGKILL", 137
-	if _, err := end(t.Context(), &l, start, entry.BashExecutionMessage{Command: "seq 1 2", Output: "1\n", ExitCode: &code, Truncated: true, Timestamp: 5}, Finish{
+	if _, err := end(t.Context(), &l, start, bashEnding(entry.BashExecutionMessage{Command: "seq 1 2", Output: "1\n", ExitCode: &code, Truncated: true, Timestamp: 5}), Finish{
 		Run: "r", Signal: &sig, DurationMS: 3, TotalBytes: 4, TotalLines: 2,
 		Artifact: &FinishArtifact{ID: 7, Bytes: 4, Lines: 2, CRC32C: "0000000a"},
 	}); err != nil {
@@ -204,7 +204,7 @@ func TestUnfinishedRunsAreTheOnesWithoutAnEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := end(t.Context(), &l, id, entry.BashExecutionMessage{}, Finish{Run: run}); err != nil {
+		if _, err := end(t.Context(), &l, id, bashEnding(entry.BashExecutionMessage{}), Finish{Run: run}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,3 +246,6 @@ func TestUnfinishedRunsAreTheOnesWithoutAnEnd(t *testing.T) {
 		t.Errorf("with a finder that fails: %d runs, %v; want all of them and its error", len(list), err)
 	}
 }
+
+// bashEnding is the ending of a run in a shell's language.
+func bashEnding(m entry.BashExecutionMessage) ending { return (*Language)(nil).ending(m) }

@@ -64,7 +64,7 @@ func FindUnfinished(ctx context.Context, entries iter.Seq2[entry.Entry, error], 
 	return list, first
 }
 
-var startWord, endWord = []byte(StartType), []byte(entry.RoleBashExecution)
+var startWord, endWord = []byte(StartType), []byte("Execution") // of the roles below
 
 // StartOf returns what e says about the start of a run. Most entries are told apart by a search for bytes.
 func StartOf(e entry.Entry) (Start, bool) {
@@ -94,7 +94,7 @@ func EndOf(e entry.Entry) (run string, ok bool) {
 			} `json:"details"`
 		} `json:"message"`
 	}
-	if e.Decode(&b) != nil || b.Message.Role != entry.RoleBashExecution {
+	if e.Decode(&b) != nil || b.Message.Role != entry.RoleBashExecution && b.Message.Role != entry.RolePythonExecution {
 		return "", false
 	}
 	return b.Message.Details.Run, b.Message.Details.Run != ""
