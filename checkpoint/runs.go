@@ -57,6 +57,9 @@ func (f *runs) add(e entry.Entry) {
 		}
 	}
 	if s, ok := bash.StartOf(e); ok {
+		if _, twice := f.open["run "+s.Run]; twice {
+			return // it became a job
+		}
 		f.begin("run "+s.Run, span{
 			what: "the run of " + strconv.Quote(firstBytes(s.Command)), begin: now,
 			alive: bash.Life(s.Owner.Life()) == bash.Alive,

@@ -226,6 +226,23 @@ func (s *Sink) decide(whole bool) {
 	s.sniffed, s.first = true, nil
 }
 
+// Spill makes the file now, whatever comes, as Options.Spill does from the beginning: for a stream that somebody begins
+// to read while it comes. The error is why there is no file; the sink goes on as before then, or without one.
+func (s *Sink) Spill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.spool.start()
+	if s.spool.err != nil {
+		return s.spool.err
+	}
+	s.opts.Spill = true
+	s.spool.flush()
+	return s.spool.err
+}
+
 // arm sees to it that bytes which wait for more reach the file in time.
 func (s *Sink) arm() {
 	if s.armed || !s.spool.waiting() {

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,12 @@ type Job struct {
 
 	Number int64  `json:"-"`
 	Run    string `json:"-"`
+	Moved  bool   `json:"-"` // somebody waited for it at first
+
+	start     bash.Start
+	began     string // id of the entry that its start is recorded beside
+	ending    string // id of the entry with its end
+	delivered bool
 }
 
 // Name, URL and Artifact of job n.
@@ -60,32 +67,55 @@ func ParseID(s string) (int64, error) {
 	return n, nil
 }
 
-// Jobs lists the jobs of a session in the order of their starts, from the entries of its log in file order.
-func Jobs(entries iter.Seq2[entry.Entry, error]) ([]Job, error) {
+// Jobs lists the jobs of a session, whose id is given, in the order of their starts, from the entries of its log in file
+// order. Those that a fork has of the session it was made from are listed if they had ended by then: what became of the
+// others is in that session.
+func Jobs(session string, entries iter.Seq2[entry.Entry, error]) ([]Job, error) {
+	list, err := allJobs(entries)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(j Job) bool { return j.elsewhere(session) }), nil
+}
+
+// elsewhere reports whether the job runs in another session, of which this one is a fork.
+func (j *Job) elsewhere(session string) bool {
+	return j.ending == "" && j.start.Session != "" && j.start.Session != session
+}
+
+func allJobs(entries iter.Seq2[entry.Entry, error]) ([]Job, error) {
 	var list []Job
 	at := map[string]int{}
-	var owners []bash.Owner
+	began := map[string]string{} // by run: the entry that it began with
 	for e, err := range entries {
 		if err != nil {
 			return nil, fmt.Errorf("looking for jobs: %w", err)
 		}
-		if s, ok := bash.StartOf(e); ok && s.Job && s.Artifact != nil {
-			if _, twice := at[s.Run]; twice {
+		if s, ok := bash.StartOf(e); ok {
+			if _, twice := began[s.Run]; !twice {
+				began[s.Run] = e.ID()
+			}
+			if _, twice := at[s.Run]; twice || !s.Job || s.Artifact == nil {
 				continue
 			}
 			j := Named(*s.Artifact)
-			j.Started, j.Command, j.Run = s.Began, s.Command, s.Run
+			j.Started, j.Command, j.Run, j.Moved = s.Began, s.Command, s.Run, s.Moved
+			j.start, j.began = s, began[s.Run]
 			at[s.Run] = len(list)
-			list, owners = append(list, j), append(owners, s.Owner)
+			list = append(list, j)
 		} else if run, ok := bash.EndOf(e); ok {
 			if i, ok := at[run]; ok {
 				list[i].end(e)
+			}
+		} else if run, ok := deliveryOf(e); ok {
+			if i, ok := at[run]; ok {
+				list[i].delivered = true
 			}
 		}
 	}
 	for i := range list {
 		if list[i].State == Running {
-			list[i].State = stateOf(owners[i])
+			list[i].State = stateOf(list[i].start.Owner)
 		}
 	}
 	return list, nil
@@ -118,9 +148,20 @@ func (j *Job) end(e entry.Entry) {
 		return
 	}
 	m := &b.Message
+	if j.ending == "" {
+		j.ending = e.ID()
+	}
+	j.delivered = j.delivered || m.Details.Delivered
 	j.State, j.ExitCode = Exited, m.ExitCode
 	if m.Cancelled || m.Details.TimedOut || m.Details.Signal != nil {
 		j.State = Killed
+	}
+	if m.Details.Interrupted != "" { // nobody knows when
+		j.State, j.ExitCode = Killed, nil
+		if m.Details.Interrupted == string(Lost) {
+			j.State = Lost
+		}
+		return
 	}
 	if m.Timestamp > 0 {
 		ended := time.UnixMilli(m.Timestamp).UTC()
@@ -129,20 +170,29 @@ func (j *Job) end(e entry.Entry) {
 }
 
 // Find returns job n of a session.
-func Find(entries iter.Seq2[entry.Entry, error], n int64) (Job, error) {
-	jobs, err := Jobs(entries)
+func Find(session string, entries iter.Seq2[entry.Entry, error], n int64) (Job, error) {
+	jobs, err := allJobs(entries)
 	if err != nil {
 		return Job{}, err
 	}
 	var there []string
 	for _, j := range jobs {
-		if j.Number == n {
+		switch {
+		case j.elsewhere(session):
+			if j.Number == n {
+				return Job{}, fmt.Errorf("job %d is one of session %s, which this one was forked from: give --session %s", n, j.start.Session, j.start.Session)
+			}
+			continue
+		case j.Number == n:
 			return j, nil
 		}
 		there = append(there, j.ID)
 	}
-	if len(there) == 0 {
+	switch len(there) {
+	case 0:
 		return Job{}, fmt.Errorf("there is no job %d: the session has none; agentrun jobs start starts one", n)
+	case 1:
+		return Job{}, fmt.Errorf("there is no job %d: there is %s", n, there[0])
 	}
 	return Job{}, fmt.Errorf("there is no job %d: there are %s", n, strings.Join(there, ", "))
 }

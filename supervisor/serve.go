@@ -62,7 +62,7 @@ type job struct {
 	kill  chan struct{}
 	once  sync.Once
 	stop  context.CancelFunc
-	stdin *os.File
+	stdin *os.File // nil for one that was moved: it reads nothing
 	done  chan struct{}
 }
 
@@ -179,6 +179,8 @@ func (s *server) serve(c *conn) {
 	switch q.Op {
 	case "run":
 		err = s.run(c, &q)
+	case "foreground":
+		err = s.foreground(c, &q)
 	case "start":
 		err = s.start(c, &q)
 	case "wait":
@@ -313,13 +315,9 @@ func (f frames) Write(b []byte) (int, error) {
 
 // start starts a job.
 func (s *server) start(c *conn, q *request) error {
-	s.mu.Lock()
-	if len(s.jobs)+s.starts >= MaxJobs {
-		s.mu.Unlock()
-		return fmt.Errorf("the session has %d jobs running, which is as many as it may have: wait for one, or kill one", MaxJobs)
+	if err := s.reserve(); err != nil {
+		return err
 	}
-	s.starts++
-	s.mu.Unlock()
 	sh, err := s.shellOfJob(q)
 	if err != nil {
 		s.unstart()
@@ -347,7 +345,7 @@ func (s *server) start(c *conn, q *request) error {
 		id := int64(-1)
 		_, err := bash.Run(ctx, bash.Options{
 			Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
-			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true,
+			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true, Session: s.opts.Session,
 			StdinPath: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), stdinR.Fd()),
 			Begun: func(b bash.Start) {
 				id = *b.Artifact
@@ -381,6 +379,17 @@ func (s *server) start(c *conn, q *request) error {
 	}
 }
 
+// reserve takes the place of a job, until that is in jobs or unstart is called.
+func (s *server) reserve() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.jobs)+s.starts >= MaxJobs {
+		return fmt.Errorf("the session has %d jobs running, which is as many as it may have: wait for one, or kill one", MaxJobs)
+	}
+	s.starts++
+	return nil
+}
+
 func (s *server) unstart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -390,14 +399,14 @@ func (s *server) unstart() {
 // shellOfJob is a shell of the job's own; with a name it begins as that one is.
 func (s *server) shellOfJob(q *request) (*shell.Shell, error) {
 	if q.Shell == "" {
-		return shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ})
+		return shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true})
 	}
 	n, release, err := s.hold(q)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return n.Copy()
+	return n.Copy(true)
 }
 
 // job finds a job that runs.
@@ -440,6 +449,9 @@ func (s *server) send(c *conn, q *request) error {
 	j, err := s.job(q.Job)
 	if err != nil {
 		return err
+	}
+	if j.stdin == nil {
+		return fmt.Errorf("job %d reads nothing: it was moved to the background, and its input is empty", q.Job)
 	}
 	if q.Text != "" {
 		_ = j.stdin.SetWriteDeadline(time.Now().Add(sendWait))

@@ -11,6 +11,7 @@
 //   - A job is recorded in the session's log by the supervisor, start and end, and its output is an artifact from the first byte
 //     on. What jobs there are, and their state, is read from the log ([Jobs]): it is true whoever was killed, since the start
 //     names the boot, the process and its start time.
+//   - A script that somebody waits for ([Client.Run]) may become a job on its way. Its result is handed out once ([Take]).
 //   - When the supervisor is killed, so is everything that it started. When a session is removed, everything of it is
 //     ended.
 //
@@ -65,12 +66,15 @@ const (
 	frameError   = 'E' // a sentence
 	frameStop    = 's' // by the client: as a timeout does
 	frameKill    = 'k' // by the client: at once
+	frameMove    = 'm' // by the client: on in the background; the answer is frameMoved
+	frameMoved   = 'M' // bash.Moved, gob
+	frameResult  = 'Z' // ended, gob
 )
 
 // request is what a client asks for.
 type request struct {
 	Version int    `json:"version"`
-	Op      string `json:"op"` // run, start, wait, send, kill, stop
+	Op      string `json:"op"` // run, foreground, start, wait, send, kill, stop
 
 	Shell     string        `json:"shell,omitempty"`
 	Path      string        `json:"path,omitempty"` // of the shell's program
@@ -83,6 +87,9 @@ type request struct {
 	Timeout   time.Duration `json:"timeout,omitempty"`
 	Separate  bool          `json:"separate,omitempty"`
 	MaxOutput int64         `json:"maxOutput,omitempty"`
+
+	Unrecorded bool `json:"unrecorded,omitempty"` // foreground: only what is moved is recorded
+	Live       bool `json:"live,omitempty"`       // foreground: the client wants the output as it comes
 
 	Job  int64  `json:"job,omitempty"`
 	Text string `json:"text,omitempty"`

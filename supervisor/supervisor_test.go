@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 		serve(os.Args[1], os.Args[2])
 		syscall.Kill(os.Getpid(), syscall.SIGKILL) // under the race detector an exit takes a second
 	}
+	if len(os.Args) == 3 && os.Args[0] == "taker" {
+		taker(os.Args[1], os.Args[2])
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -85,7 +88,7 @@ func newClient(t *testing.T) (*Client, func() []Job) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		jobs, err := Jobs(s.Entries(t.Context()))
+		jobs, err := Jobs(s.ID(), s.Entries(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -39,7 +40,7 @@ func (r *commandRun) choose(o *bash.Options, s *session.Session) (func(), error)
 		if r.pass {
 			return nothing, usagef("--stdin and --shell-path exclude each other: a shell's input is empty")
 		}
-		sh, err := shell.New(shell.Options{Path: r.program})
+		sh, err := shell.New(shell.Options{Path: r.program, Once: true})
 		if err != nil {
 			return nothing, err
 		}
@@ -47,6 +48,67 @@ func (r *commandRun) choose(o *bash.Options, s *session.Session) (func(), error)
 		return func() { sh.Close() }, nil
 	}
 	return nothing, nil
+}
+
+// beginSession writes a session down, so that its supervisor finds it.
+func (e *environment) beginSession(ctx context.Context, s *session.Session) error {
+	if s.Exists() {
+		return nil
+	}
+	if _, err := s.Append(ctx, entry.Custom{CustomType: createdType}); err != nil {
+		return err
+	}
+	e.remark("started session %s", s.ID())
+	return nil
+}
+
+// inSession runs scripts under the supervisor of a session, which begins with the first of them.
+type inSession struct{ *workbench }
+
+func (b *inSession) RunOrMove(ctx context.Context, o bash.Options, after time.Duration) (bash.Result, *bash.Moved, error) {
+	if err := b.beginSession(ctx, b.session); err != nil {
+		return bash.Result{}, nil, err
+	}
+	return (&supervisor.Background{Client: b.supervisorOf(b.session)}).RunOrMove(ctx, o, after)
+}
+
+// runOrMove runs a script that may go on as a job.
+func (r *commandRun) runOrMove(ctx context.Context, s *session.Session, o bash.Options) (bash.Result, *bash.Moved, error) {
+	if err := r.beginSession(ctx, s); err != nil {
+		return bash.Result{}, nil, err
+	}
+	if o.Dir != "" || r.shell == "" {
+		var err error
+		if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+			return bash.Result{}, nil, err
+		}
+		if err := bash.CheckDirectory(o.Dir); err != nil {
+			return bash.Result{}, nil, err
+		}
+	}
+	return r.supervisorOf(s).Run(ctx, supervisor.Foreground{
+		Command: supervisor.Command{Script: o.Script, Runs: o.Runs, Shell: r.shell, Path: r.program, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout},
+		After:   time.Duration(r.after), Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
+		Refused: func(err error) { r.remark("%v: it is waited for", err) },
+	})
+}
+
+// printMoved prints what is known of a run that goes on.
+func (r *commandRun) printMoved(s *session.Session, m *bash.Moved, live *liveView) error {
+	j := supervisor.Named(*m.Artifact)
+	r.remark("it goes on in the background as job %s; agentrun jobs wait %s waits for its end", j.ID, j.ID)
+	if r.json {
+		sum := &m.Summary
+		return printJSON(r.stdout, runResult{
+			TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, ShownBytes: sum.ShownBytes, ShownLines: sum.ShownLines,
+			DurationMS: time.Since(m.Began).Milliseconds(), Truncated: sum.Truncated, Artifact: orNull(sum.Artifact), Session: s.ID(), Output: sum.View, Job: &j.URL,
+		})
+	}
+	if live != nil {
+		return live.finish()
+	}
+	_, err := io.WriteString(r.stdout, endNotice(m.Summary.View, &m.Summary))
+	return err
 }
 
 // start runs a script as a job.
@@ -60,11 +122,8 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
-	if !s.Exists() {
-		if _, err := s.Append(ctx, entry.Custom{CustomType: createdType}); err != nil {
-			return err
-		}
-		r.remark("started session %s", s.ID())
+	if err := r.beginSession(ctx, s); err != nil {
+		return err
 	}
 	c := supervisor.Command{Script: script, Shell: r.shell, Path: r.program, Env: r.env, Timeout: time.Duration(r.timeout)}
 	if r.cwd != "" || r.shell == "" {

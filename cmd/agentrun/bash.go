@@ -27,11 +27,19 @@ aliases and options. It ends after 30 minutes without a script. A second script
 at the same time has a copy. With --background the script runs as a job (see
 jobs), with --shell NAME in a copy of that shell.
 
+With --background-after TIME a script that still runs after TIME becomes a job:
+bash prints what there is until then and the status is 0. Its result is recorded
+when it has ended, whatever became of the session meanwhile. --json prints
+exitCode null then, and job, its URL.
+
+A job ends after 24 h unless --timeout says otherwise (0 never).
+
 ` + runHelp,
 		Example: `  agentrun bash 'make 2>&1 | grep -c warning'
   agentrun bash --timeout 30s --cwd /tmp 'while :; do date; sleep 1; done'
   agentrun bash --shell work 'cd src && export CGO_ENABLED=0'
-  agentrun bash --background 'npm run dev'`,
+  agentrun bash --background 'npm run dev'
+  agentrun bash --background-after 30s 'make check'`,
 		Annotations: map[string]string{makesSessions: "yes"},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -43,6 +51,12 @@ jobs), with --shell NAME in a copy of that shell.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if run.after > 0 && run.background {
+				return usagef("--background and --background-after exclude each other: give one")
+			}
+			if (run.after > 0 || run.background) && !cmd.Flags().Changed("timeout") {
+				run.timeout = timeout(bash.DefaultJobTimeout)
+			}
 			if run.background {
 				return run.start(cmd.Context(), args[0])
 			}
@@ -54,6 +68,7 @@ jobs), with --shell NAME in a copy of that shell.
 	cmd.Flags().Lookup("timeout").DefValue = run.timeout.String()
 	cmd.Flags().StringVar(&run.shell, "shell", "", "run in the shell of the session called `NAME`")
 	cmd.Flags().BoolVar(&run.background, "background", false, "run as a job, and print its id")
+	cmd.Flags().Var(&run.after, "background-after", "go on as a job after `TIME`: 10s, 2m, 30 (seconds)")
 	cmd.Flags().StringVar(&run.program, "shell-path", "", "the shell is `PROGRAM`: a bash, zsh or sh")
 	return cmd
 }

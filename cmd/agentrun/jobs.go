@@ -52,7 +52,8 @@ func newJobsStartCommand(env *environment) *cobra.Command {
 		Use:   "start [flags] [--] COMMAND [ARG...]",
 		Short: "Start a command in the background and print its id",
 		Long: `start runs a program with its arguments in the background. For a script use
-agentrun bash --background. What it reads is what jobs send sends.`,
+agentrun bash --background. What it reads is what jobs send sends. It ends after
+24 h unless --timeout says otherwise (0 never).`,
 		Example: `  agentrun jobs start -- npm run dev
   agentrun jobs start --timeout 1h --json -- make soak | jq -r .id`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -64,6 +65,7 @@ agentrun bash --background. What it reads is what jobs send sends.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return run.start(cmd.Context(), bash.Quote(args)) },
 	}
+	run.timeout = timeout(bash.DefaultJobTimeout)
 	f := cmd.Flags()
 	f.Var(&run.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
 	f.StringVar(&run.cwd, "cwd", "", "run the command in the directory `DIR`")
@@ -203,7 +205,7 @@ func (e *environment) withJob(ctx context.Context, arg string, do func(context.C
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
-	j, err := supervisor.Find(s.Entries(ctx), n)
+	j, err := supervisor.Find(s.ID(), s.Entries(ctx), n)
 	if err != nil {
 		return err
 	}
@@ -223,7 +225,7 @@ func (e *environment) listJobs(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
-	jobs, err := supervisor.Jobs(s.Entries(ctx))
+	jobs, err := supervisor.Jobs(s.ID(), s.Entries(ctx))
 	if err != nil {
 		return err
 	}
@@ -271,7 +273,7 @@ func (e *environment) printJobAgain(ctx context.Context, s *session.Session, n i
 		return err
 	}
 	defer now.Close()
-	j, err := supervisor.Find(now.Entries(ctx), n)
+	j, err := supervisor.Find(now.ID(), now.Entries(ctx), n)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ type commandRun struct {
 
 	shell, program string // --shell, --shell-path
 	background     bool
+	after          timeout // --background-after
 }
 
 func (r *commandRun) addFlags(f *pflag.FlagSet) {
@@ -123,15 +124,20 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if o.Separate = r.streams || r.timestamps; o.Separate && !r.json {
 		return usagef("--streams and --timestamps are for --json: give that too")
 	}
-	o.Tree = o.Shell == nil && process.Subreap() == nil
-	closeShell, err := r.choose(&o, s)
-	if err != nil {
-		return err
+	if r.after > 0 && r.pass {
+		return usagef("--stdin and --background-after exclude each other: what may go on in the background reads nothing")
 	}
-	defer closeShell()
+	o.Tree = r.after == 0 && process.Subreap() == nil
+	if r.after == 0 {
+		closeShell, err := r.choose(&o, s)
+		if err != nil {
+			return err
+		}
+		defer closeShell()
+	}
 	if o.Script != "" {
 		var done func()
-		o.Runs, done = r.pathsFor(ctx, s, o.Script, false)
+		o.Runs, done = r.pathsFor(ctx, s, o.Script, r.after > 0)
 		defer done()
 	}
 	o.Log, o.Artifacts = s, r.artifacts(s)
@@ -147,8 +153,19 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 		live = newLiveView(out)
 		o.Live = live
 	}
-	res, runErr := bash.Run(sigs.ctx, o)
+	var res bash.Result
+	var moved *bash.Moved
+	var runErr error
+	if r.after > 0 {
+		begun = true // said by then
+		res, moved, runErr = r.runOrMove(sigs.ctx, s, o)
+	} else {
+		res, runErr = bash.Run(sigs.ctx, o)
+	}
 	got := sigs.release()
+	if moved != nil {
+		return r.printMoved(s, moved, live)
+	}
 	if res.Began.IsZero() && runErr != nil { // nothing ran
 		if got != 0 && errors.Is(runErr, context.Canceled) {
 			return &commandError{status: statusSignal + int(got)}
@@ -247,7 +264,7 @@ func (r *commandRun) explain(res *bash.Result, argv []string) {
 
 // runResult is what exec --json prints.
 type runResult struct {
-	ExitCode      int     `json:"exitCode"`
+	ExitCode      *int    `json:"exitCode"` // null when it goes on
 	Signal        *string `json:"signal"`
 	TimedOut      bool    `json:"timedOut"`
 	DurationMS    int64   `json:"durationMs"`
@@ -264,12 +281,13 @@ type runResult struct {
 	Session       string  `json:"session"`
 	Entry         *string `json:"entry"` // null when the end could not be recorded
 	Output        string  `json:"output"`
+	Job           *string `json:"job,omitempty"` // of a run that goes on in the background
 }
 
 func describe(s *session.Session, res *bash.Result, view string) runResult {
 	sum := &res.Summary
 	r := runResult{
-		ExitCode: res.Code, Signal: orNull(res.Signal), TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
+		ExitCode: &res.Code, Signal: orNull(res.Signal), TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
 		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, ShownBytes: sum.ShownBytes, ShownLines: sum.ShownLines,
 		Truncated: sum.Truncated, Artifact: orNull(sum.Artifact),
 		Session: s.ID(), Entry: orNull(res.EndEntry), Output: view,

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/edit"
@@ -28,7 +29,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		b = &workbench{files: &workspace.Workspace{}} // which is not asked for a file
 	}
 	var (
-		shell = &bash.Tool{}
+		shell = &bash.Tool{Background: &supervisor.Background{}} // which is not asked either
 		pages = read.Tool{Files: b.files}
 		out   edit.Output
 		urls  find.Sources
@@ -36,6 +37,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 	if b.session != nil {
 		out = b.output()
 		shell.Dir, shell.Artifacts = b.files.Dir(), out.Artifacts
+		shell.Background = &inSession{b}
 		urls = &sources{b.environment, b.manager, b.session}
 		pages.Router = internalurl.ForSession(b.manager, b.session)
 	}

@@ -96,6 +96,18 @@ type Options struct {
 	Job   bool
 	Begun func(Start)
 
+	// Move, when it is closed, makes a job of a run that is on its way: its artifact is made, with all that it printed
+	// until then, and recorded. Moved is told, once, before Run returns; a run that has ended by then is not moved, and
+	// nobody is told. Log and Artifacts are needed. Nil never does.
+	Move  <-chan struct{}
+	Moved func(Moved)
+
+	// Unrecorded keeps a run out of the log unless it is moved: its caller records what comes of it.
+	Unrecorded bool
+
+	// Session is the id of the session that a job belongs to.
+	Session string
+
 	// Separate gives the two streams a pipe each, and the Result tells them apart. What goes to both is then in the
 	// order in which it arrived here, and no longer certainly in that in which it was written.
 	Separate bool
@@ -154,7 +166,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("running %s: making an id: %w", p.name(), err)
 	}
-	r := &run{Options: o, command: command, id: id.String(), feedback: newFeedback()}
+	r := &run{Options: o, command: command, id: id.String(), began: time.Now().UTC().Truncate(time.Millisecond), feedback: newFeedback()}
 	return r.run(ctx, p, where)
 }
 
@@ -168,7 +180,7 @@ func (o *Options) process() (*Process, string, error) {
 		return nil, "", errors.New("running a command: a shell runs scripts: quote the program and its arguments")
 	case len(o.Argv) > 0:
 		return p, Quote(o.Argv), nil
-	case o.Job && (o.Artifacts == nil || o.Log == nil):
+	case (o.Job || o.Move != nil) && (o.Artifacts == nil || o.Log == nil):
 		return nil, "", errors.New("running a job: it needs a session with artifacts")
 	case o.Language != nil && o.Shell == nil:
 		return nil, "", errors.New("running a command: nothing is given that runs its language")
@@ -191,8 +203,10 @@ type run struct {
 	Options
 	command string
 	id      string
+	began   time.Time
 
 	feedback *feedback
+	stayed   bool            // it was to be moved, and could not
 	artifact *artifacts.File // once the sink has asked for it; owned by the sink's lock until the sink is closed
 }
 
@@ -203,7 +217,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 			return res, fmt.Errorf("%s was not started: %w", p.name(), err)
 		}
 	}
-	if r.Log != nil {
+	if r.Log != nil && !r.Unrecorded {
 		if err := r.begin(ctx, p, where, &res); err != nil {
 			if r.Job {
 				_ = r.artifact.Discard()
@@ -231,6 +245,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 		stdoutW, stderrW = side{apart, stdout}, side{apart, stderr}
 		defer func() { res.Streams = apart.end() }()
 	}
+	settle := r.moves(ctx, p, where, sink, &res)
 	started := func(pid int) { r.feedback.started <- pid }
 	if r.Shell != nil {
 		dir := ""
@@ -246,11 +261,12 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 		p.started, p.feedback, p.limit = started, r.feedback.found, out.limit
 		res.Exit, err = p.run(ctx, where)
 	}
+	settle()
 	r.feedback.end()
 	res.Summary, _ = sink.Close() // its error is what ArtifactState tells
 	res.LiveErr = out.err
 	r.conclude(&res)
-	if r.Log != nil {
+	if r.Log != nil && (!r.Unrecorded || res.StartEntry != "") {
 		var endErr error
 		res.EndEntry, endErr = end(ctx, r.Log, res.StartEntry, r.message(&res), res.Finish)
 		err = errors.Join(err, endErr)
@@ -258,17 +274,23 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 	return res, err
 }
 
-func (r *run) begin(ctx context.Context, p *Process, where location, res *Result) error {
-	s := Start{Run: r.id, Command: r.command, Cwd: where.dir, Began: time.Now().UTC().Truncate(time.Millisecond), Owner: process.Self()}
+// start is what the log is told of the run.
+func (r *run) start(p *Process, where location) Start {
+	s := Start{Run: r.id, Command: r.command, Cwd: where.dir, Began: r.began, Owner: process.Self()}
 	if !p.shell {
 		s.Argv = p.Argv
 	}
 	if r.Language != nil {
 		s.Language = r.Language.Name
 	}
+	return s
+}
+
+func (r *run) begin(ctx context.Context, p *Process, where location, res *Result) error {
+	s := r.start(p, where)
 	if r.Job {
 		number := r.artifact.ID()
-		s.Job, s.Artifact = true, &number
+		s.Job, s.Artifact, s.Session = true, &number, r.Session
 	}
 	id, err := begin(ctx, r.Log, s)
 	if err == nil {
@@ -319,7 +341,7 @@ func (r *run) conclude(res *Result) {
 	res.Output = withRemarks(sum.View, res.Remarks(r.Timeout))
 	res.Finish = Finish{
 		Run: r.id, TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
-		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines,
+		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, Delivered: r.stayed,
 	}
 	if res.Signal != "" {
 		res.Finish.Signal = &res.Signal

@@ -38,6 +38,10 @@ type Start struct {
 	Began    time.Time `json:"startTime"`          // by the wall clock, to the millisecond
 	Job      bool      `json:"job,omitempty"`      // it goes on by itself, and its artifact is its output from the first byte
 	Language string    `json:"language,omitempty"` // of Command, where that is not a shell's: "python"
+	// Moved: somebody waited for it until now, and from here on it is a job. Such an entry follows that of the run's
+	// start, or stands alone where the start is not recorded (Options.Unrecorded).
+	Moved   bool   `json:"moved,omitempty"`
+	Session string `json:"session,omitempty"` // of a job: the id of the one that it belongs to, which a fork is not
 	Owner
 }
 
@@ -50,6 +54,11 @@ type Finish struct {
 	DurationMS int64           `json:"durationMs"`
 	TotalBytes int64           `json:"totalBytes"`
 	TotalLines int64           `json:"totalLines"`
+	// Delivered: a run that was to be a job ended before, so that who waited for it has its result.
+	Delivered bool `json:"delivered,omitempty"`
+	// Interrupted is set when the end was recorded by somebody else, later (EndInterrupted): "killed" with the process that
+	// ran it, or "lost" with the machine.
+	Interrupted string `json:"interrupted,omitempty"`
 }
 
 // FinishArtifact describes the artifact of a run as it was when the run ended.
@@ -92,6 +101,13 @@ func begin(ctx context.Context, log Log, s Start) (id string, err error) {
 		return "", fmt.Errorf("recording the start of a run: %w", err)
 	}
 	return id, nil
+}
+
+// EndInterrupted records the end of a run whose process is gone and will record none: began is the id of the entry that it
+// began with, output what is to be said of it, how is Finish.Interrupted. Nobody may do so twice; who can not be sure holds a lock.
+func EndInterrupted(ctx context.Context, log Log, s Start, began, output, how string) (id string, err error) {
+	m := entry.BashExecutionMessage{Command: s.Command, Output: output, Cancelled: true, Timestamp: time.Now().UnixMilli()}
+	return end(ctx, log, began, (*Language)(nil).ending(m), Finish{Run: s.Run, Interrupted: how})
 }
 
 // end records how the run that began with entry start ended. It ignores the end of ctx: what ran is in the log,

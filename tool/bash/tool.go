@@ -23,6 +23,9 @@ const (
 	MaxTimeout     = time.Hour
 )
 
+// DefaultJobTimeout is how long a job may run when nobody says otherwise.
+const DefaultJobTimeout = 24 * time.Hour
+
 // Tool offers a shell to a model. It records nothing: the call and its result are messages of the session that the
 // model works in. It is neither idempotent nor safe beside other calls, because a script may do anything.
 type Tool struct {
@@ -37,6 +40,15 @@ type Tool struct {
 	Shell Runner
 	// Live gets the output as it comes, see Options.Live; nil for nobody.
 	Live io.Writer
+	// Background runs the scripts that may go on as jobs, in place of Shell; nil offers that to nobody.
+	Background Background
+}
+
+// Background runs a script as [Run] does, for so long at most: then it goes on as a job, and what is known of it by then is
+// returned. The package supervisor has one. Of the options Script, Runs, Dir, Env, Timeout, MaxOutput, Separate, Kill,
+// Move, Unrecorded and Live count.
+type Background interface {
+	RunOrMove(ctx context.Context, o Options, after time.Duration) (Result, *Moved, error)
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -57,23 +69,36 @@ func (t *Tool) Description() string {
 		"Processes left running in the background are ended with the script."
 }
 
-func (*Tool) Schema() json.RawMessage { return schema }
+func (t *Tool) Schema() json.RawMessage {
+	if t.Background != nil {
+		return backgroundSchema
+	}
+	return schema
+}
 
 func (*Tool) Idempotent() bool { return false }
 
 func (*Tool) ParallelSafe() bool { return false }
 
-var schema = json.RawMessage(`{
+var (
+	schema           = schemaWith("")
+	backgroundSchema = schemaWith(`,
+    "background_after": {"type": "number", "exclusiveMinimum": 0, "maximum": 3600, "description": "Seconds after which the script goes on in the background, as a job; its result is told when it has ended."}`)
+)
+
+func schemaWith(more string) json.RawMessage {
+	return json.RawMessage(`{
   "type": "object",
   "properties": {
     "command": {"type": "string", "minLength": 1, "description": "The script to run."},
     "timeout": {"type": "number", "minimum": 0, "maximum": 3600, "default": 300, "description": "Seconds after which the script is ended; 0 for no limit."},
     "cwd": {"type": "string", "description": "The directory to run in; a relative one starts at the working directory."},
-    "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment variables to add."}
+    "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment variables to add."}` + more + `
   },
   "required": ["command"],
   "additionalProperties": false
 }`)
+}
 
 // input is what schema describes.
 type input struct {
@@ -81,6 +106,8 @@ type input struct {
 	Timeout *float64          `json:"timeout"`
 	Cwd     string            `json:"cwd"`
 	Env     map[string]string `json:"env"`
+
+	BackgroundAfter *float64 `json:"background_after"`
 }
 
 // details are for programs.
@@ -105,7 +132,24 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	for _, k := range slices.Sorted(maps.Keys(in.Env)) {
 		o.Env = append(o.Env, k+"="+in.Env[k])
 	}
-	res, err := Run(ctx, o)
+	if in.BackgroundAfter != nil {
+		if t.Background == nil {
+			return tool.Refuse(errNoBackground), nil
+		}
+		if o.Unrecorded = true; in.Timeout == nil {
+			o.Timeout = DefaultJobTimeout
+		}
+	}
+	var moved *Moved
+	var res Result
+	if in.BackgroundAfter != nil {
+		res, moved, err = t.Background.RunOrMove(ctx, o, seconds(*in.BackgroundAfter))
+	} else {
+		res, err = Run(ctx, o)
+	}
+	if moved != nil && err == nil {
+		return t.moved(moved, clamped)
+	}
 	if err != nil && res.Run == "" {
 		if ctx.Err() != nil {
 			return tool.Result{}, err
@@ -128,10 +172,39 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	return out, errors.Join(err, encodeErr)
 }
 
+// moved is the answer of a script that goes on.
+func (t *Tool) moved(m *Moved, clamped string) (tool.Result, error) {
+	var remarks []string
+	if clamped != "" {
+		remarks = append(remarks, clamped)
+	}
+	job := fmt.Sprintf("job://%d", *m.Artifact)
+	remarks = append(remarks, fmt.Sprintf("[It goes on in the background as %s; all of its output is artifact://%d, and its result is told when it has ended]", job, *m.Artifact))
+	out := tool.Result{Text: withRemarks(m.Summary.View, remarks), Artifact: m.Summary.Artifact}
+	var err error
+	out.Details, err = json.Marshal(movedDetails{m.Run, job, m.Summary.Artifact, m.Summary.TotalBytes})
+	return out, err
+}
+
+// movedDetails are for programs.
+type movedDetails struct {
+	Run        string `json:"run"`
+	Job        string `json:"job"`
+	Artifact   string `json:"artifact"`
+	TotalBytes int64  `json:"totalBytes"` // until then
+}
+
+var errNoBackground = errors.New("nothing can go on in the background here: leave background_after out")
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
 func decode(raw json.RawMessage) (input, error) {
 	var in input
 	if err := tool.Decode(raw, &in); err != nil {
 		return in, fmt.Errorf("the input is not as the schema says: %w", err)
+	}
+	if b := in.BackgroundAfter; b != nil && !(*b > 0 && *b <= MaxTimeout.Seconds()) {
+		return in, fmt.Errorf("the input is not as the schema says: background_after is %g, and has to be more than 0 and %g at most", *b, MaxTimeout.Seconds())
 	}
 	for k := range in.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") {

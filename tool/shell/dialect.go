@@ -96,10 +96,13 @@ func dialectOf(path string) *dialect {
 func oneLine(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\n", " ")) }
 
 // booting is what a new shell reads first: the functions of the loop, the state to begin with, and where the files are.
-func (d *dialect) booting(pid, text, ctl, state int) string {
+func (d *dialect) booting(pid, text, ctl, state int, once bool) string {
 	fds := "/proc/" + strconv.Itoa(pid) + "/fd"
 	var b strings.Builder
 	b.WriteString(d.boot)
+	if once {
+		b.WriteString("__agentrun_save() { :; }\n")
+	}
 	if state >= 0 {
 		b.WriteString(". " + fds + "/" + strconv.Itoa(state) + "\n")
 	}

@@ -123,7 +123,7 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 		state = int(s.states[s.good].Fd())
 	}
 	s.mu.Unlock()
-	if _, err = boot.WriteString(d.booting(os.Getpid(), int(i.text.Fd()), int(control.Fd()), state)); err != nil {
+	if _, err = boot.WriteString(d.booting(os.Getpid(), int(i.text.Fd()), int(control.Fd()), state, s.opts.Once)); err != nil {
 		return nil, fmt.Errorf("starting a shell: %w", err)
 	}
 	env, dir, err := bash.ScriptEnvironment(s.opts.Environ, s.opts.Dir, s.opts.Env)
@@ -352,6 +352,9 @@ func (i *instance) ended(exit *bash.Exit, e *end) {
 		if e != nil {
 			exit.SetStatus(syscall.WaitStatus(e.status << 8))
 		}
+	}
+	if i.shell.opts.Once {
+		return
 	}
 	if e != nil {
 		exit.Notes = append(exit.Notes, "The shell ended with this script; the next one finds the same directory, variables, functions, aliases and options in a new shell")

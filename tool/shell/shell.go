@@ -62,6 +62,8 @@ type Options struct {
 	Env  []string // additions to the environment of this process, KEY=VALUE
 	// Environ takes the place of the environment of this process; nil is that.
 	Environ []string
+	// Once says that there will be one script: its state is not kept, and that the shell ended with it is not told.
+	Once bool
 }
 
 // Shell is one shell. Use [New].
@@ -128,7 +130,7 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (bash.Exit, error
 
 // aside runs a script in a shell of its own, because another one is running in s.
 func (s *Shell) aside(ctx context.Context, c *bash.Script) (bash.Exit, error) {
-	own, err := s.Copy()
+	own, err := s.Copy(true)
 	if err != nil {
 		return bash.Exit{}, err
 	}
@@ -138,9 +140,9 @@ func (s *Shell) aside(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 	return exit, err
 }
 
-// Copy returns another shell, which begins with the state of the last script that ended in s.
-func (s *Shell) Copy() (*Shell, error) {
-	own, err := New(Options{Path: s.path, Dir: s.opts.Dir, Env: s.opts.Env, Environ: s.opts.Environ})
+// Copy returns another shell, which begins with the state of the last script that ended in s. Once is that of [Options].
+func (s *Shell) Copy(once bool) (*Shell, error) {
+	own, err := New(Options{Path: s.path, Dir: s.opts.Dir, Env: s.opts.Env, Environ: s.opts.Environ, Once: once})
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +185,7 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 	exit, ended, err := s.live.run(ctx, c)
 	exit.Notes = append(notes, exit.Notes...)
 	if ended {
-		if s.live.close() > 0 && !exit.TimedOut && !exit.Cancelled {
+		if s.live.close() > 0 && !s.opts.Once && !exit.TimedOut && !exit.Cancelled {
 			exit.Notes = append(exit.Notes, "Processes that ran in the background of the shell were ended with it")
 		}
 		s.live = nil

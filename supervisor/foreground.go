@@ -1,0 +1,323 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/agentrun/agentrun/tool/bash"
+	"github.com/agentrun/agentrun/tool/shell"
+)
+
+// ended is how a script in the foreground ended. It goes as gob: states and errors are texts for people in JSON.
+type ended struct {
+	Result bash.Result
+	Err    string
+}
+
+// movedFrame is a bash.Moved on its way.
+type movedFrame struct {
+	Moved bash.Moved
+	Job   int64 // gob leaves out a pointer to 0
+	Err   string
+}
+
+func encode(v any) []byte {
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(v); err != nil {
+		panic(fmt.Sprintf("encoding %T: %v", v, err)) // a field that gob does not know: a mistake of ours
+	}
+	return b.Bytes()
+}
+
+// front is a script that a client waits for.
+type front struct {
+	*server
+	c    *conn
+	job  *job
+	move chan struct{} // closed when it is to be a job
+
+	mu       sync.Mutex
+	asked    bool // to move: a place among the jobs is reserved
+	number   int64
+	detached bool // it is a job: the client may go
+}
+
+// foreground runs a script for a client that waits, and that may ask for it to become a job.
+func (s *server) foreground(c *conn, q *request) error {
+	var sh *shell.Shell
+	if q.Shell != "" {
+		n, release, err := s.hold(q)
+		if err != nil {
+			return err
+		}
+		defer release()
+		sh = n.Shell
+	} else {
+		own, err := shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true})
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		sh = own
+	}
+	log, dir, err := s.opts.Open(s.ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	f := &front{server: s, c: c, job: &job{kill: make(chan struct{}), stop: cancel, done: make(chan struct{})}, move: make(chan struct{}), number: -1}
+	var listening sync.WaitGroup
+	listening.Go(f.listen)
+	o := bash.Options{
+		Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput, Separate: q.Separate,
+		Shell: sh, Log: log, Artifacts: dir, Kill: f.job.kill, Unrecorded: q.Unrecorded, Session: s.opts.Session,
+		Move: f.move, Moved: f.moved,
+	}
+	if q.Live {
+		o.Live = liveFrames{c}
+	}
+	res, err := bash.Run(ctx, o)
+	if err = errors.Join(err, log.Close()); err != nil && res.Run == "" {
+		err = f.end(err)
+	} else {
+		e := ended{Result: res}
+		if err != nil {
+			e.Err = err.Error()
+		}
+		e.Result.Start, e.Result.LiveErr = nil, nil // a shell that can not be started is an error
+		err = f.end(nil)
+		_ = c.send(frameResult, encode(e)) // a client that is gone finds it in the log, or ended it
+	}
+	if err != nil {
+		_ = c.send(frameError, []byte(err.Error()))
+	}
+	c.Close()
+	listening.Wait()
+	return nil
+}
+
+// liveFrames is output for a client that may be gone.
+type liveFrames struct{ c *conn }
+
+func (f liveFrames) Write(b []byte) (int, error) {
+	if err := f.c.send(frameStdout, b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// listen does what the client says. One that goes takes the script along, unless that is a job.
+func (f *front) listen() {
+	for {
+		kind, _, err := f.c.receive()
+		switch {
+		case err != nil:
+			f.mu.Lock()
+			if !f.detached {
+				f.job.stop()
+			}
+			f.mu.Unlock()
+			return
+		case kind == frameStop:
+			f.job.stop()
+		case kind == frameKill:
+			f.job.once.Do(func() { close(f.job.kill) })
+		case kind == frameMove:
+			f.ask()
+		}
+	}
+}
+
+// ask asks for the script to become a job.
+func (f *front) ask() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked {
+		return
+	}
+	if err := f.reserve(); err != nil {
+		_ = f.c.send(frameMoved, encode(movedFrame{Err: err.Error()}))
+		return
+	}
+	f.asked = true
+	close(f.move)
+}
+
+// moved notes that it is one, or is not.
+func (f *front) moved(m bash.Moved) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m.Err != nil {
+		_ = f.c.send(frameMoved, encode(movedFrame{Err: m.Err.Error()}))
+		return
+	}
+	f.number, f.detached = *m.Artifact, true
+	f.server.mu.Lock()
+	f.jobs[f.number] = f.job
+	f.starts--
+	f.server.mu.Unlock()
+	_ = f.c.send(frameMoved, encode(movedFrame{Moved: m, Job: f.number}))
+}
+
+// end gives back what the script had of the supervisor.
+func (f *front) end(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.server.mu.Lock()
+	if f.detached {
+		delete(f.jobs, f.number)
+	} else if f.asked {
+		f.starts--
+	}
+	f.idle.Reset(f.opts.Linger)
+	f.server.mu.Unlock()
+	f.asked = true
+	close(f.job.done)
+	return err
+}
+
+// Foreground is a script that somebody waits for, and that may go on as a job.
+type Foreground struct {
+	Command
+	// After is how long to wait before it becomes a job; 0 is for ever.
+	After time.Duration
+	// Move, when it is closed, makes it a job at once; nil never does.
+	Move <-chan struct{}
+
+	// Unrecorded, Kill, Separate, MaxOutput and Live are those of [bash.Options].
+	Unrecorded bool
+	Kill       <-chan struct{}
+	Separate   bool
+	MaxOutput  int64
+	Live       io.Writer
+
+	// Refused is told once why it does not become a job, and is waited for instead; may be nil.
+	Refused func(error)
+}
+
+// Run runs a script under the supervisor and waits for its end, as [bash.Run] does. If it is asked to become a job
+// before, Run returns what is known of it by then, and it goes on: its result is for [Take]. The supervisor records it, in
+// either case. When ctx ends, or this process does, before it is a job, it is ended.
+func (c *Client) Run(ctx context.Context, f Foreground) (bash.Result, *bash.Moved, error) {
+	cwd := f.Dir
+	if cwd == "" {
+		var err error
+		if cwd, err = os.Getwd(); err != nil {
+			return bash.Result{}, nil, fmt.Errorf("finding the working directory: %w", err)
+		}
+	}
+	got, err := c.connectOrStart(ctx)
+	if err != nil {
+		return bash.Result{}, nil, err
+	}
+	defer got.Close()
+	err = got.sendJSON(frameRequest, request{
+		Version: version, Op: "foreground", Script: f.Script, Runs: f.Runs, Shell: f.Shell, Path: f.Path, Dir: f.Dir, Cwd: cwd,
+		Env: f.Env, Environ: os.Environ(), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
+		Unrecorded: f.Unrecorded, Live: f.Live != nil,
+	})
+	if err != nil {
+		return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	over := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() { f.tell(ctx, got, over) })
+	res, moved, err := f.follow(got)
+	close(over)
+	telling.Wait()
+	return res, moved, err
+}
+
+// Background is where scripts run that may become jobs: [bash.Background].
+type Background struct {
+	Client *Client
+	Shell  string // the named shell in which they run; "" is one of their own for each
+	Path   string // of the shell's program; "" is bash
+}
+
+var _ bash.Background = (*Background)(nil)
+
+// RunOrMove implements [bash.Background].
+func (b *Background) RunOrMove(ctx context.Context, o bash.Options, after time.Duration) (bash.Result, *bash.Moved, error) {
+	return b.Client.Run(ctx, Foreground{
+		Command: Command{Script: o.Script, Runs: o.Runs, Shell: b.Shell, Path: b.Path, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout},
+		After:   after, Move: o.Move, Unrecorded: o.Unrecorded, Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
+	})
+}
+
+// tell passes on what the script is to do.
+func (f *Foreground) tell(ctx context.Context, got *conn, over <-chan struct{}) {
+	var after <-chan time.Time
+	if f.After > 0 {
+		t := time.NewTimer(f.After)
+		defer t.Stop()
+		after = t.C
+	}
+	stop, kill, move := ctx.Done(), f.Kill, f.Move
+	for {
+		var kind byte
+		select {
+		case <-over:
+			return
+		case <-stop:
+			stop, kind = nil, frameStop
+		case <-kill:
+			kill, kind = nil, frameKill
+		case <-after:
+			after, kind = nil, frameMove
+		case <-move:
+			move, kind = nil, frameMove
+		}
+		_ = got.send(kind, nil) // a supervisor that is gone is seen by who reads
+	}
+}
+
+// follow passes on output until the end, or until the script is a job.
+func (f *Foreground) follow(got *conn) (bash.Result, *bash.Moved, error) {
+	var liveErr error
+	for {
+		kind, b, err := got.receive()
+		if err != nil {
+			return bash.Result{}, nil, fmt.Errorf("the supervisor is gone, and with it what ran under it: what it printed is in the session: %w", err)
+		}
+		switch kind {
+		case frameStdout:
+			if liveErr == nil {
+				_, liveErr = f.Live.Write(b)
+			}
+		case frameMoved:
+			var m movedFrame
+			if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&m); err != nil {
+				return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)
+			}
+			if m.Err == "" {
+				m.Moved.Artifact = &m.Job
+				return bash.Result{LiveErr: liveErr}, &m.Moved, nil
+			}
+			if f.Refused != nil {
+				f.Refused(errors.New(m.Err))
+			}
+		case frameResult:
+			var e ended
+			if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&e); err != nil {
+				return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)
+			}
+			if e.Err != "" {
+				err = errors.New(e.Err)
+			}
+			e.Result.LiveErr = liveErr
+			return e.Result, nil, err
+		default:
+			_, err := answer(kind, b)
+			return bash.Result{}, nil, err
+		}
+	}
+}
