@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
@@ -168,7 +169,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	d, err := c.ask(ctx, got, request{
-		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: os.Environ(), Timeout: j.Timeout,
+		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout,
 	})
 	return d.Job, err
 }
@@ -230,7 +231,7 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 	began := time.Now()
 	err = got.sendJSON(frameRequest, request{
 		Version: version, Op: "run", Shell: s.Name, Path: s.Path, Cwd: s.Cwd, Script: c.Text, Dir: c.Dir, Env: c.Env,
-		Environ: os.Environ(), Timeout: c.Timeout, Separate: c.Separate,
+		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate,
 	})
 	if err != nil {
 		return exit, fmt.Errorf("asking the supervisor: %w", err)

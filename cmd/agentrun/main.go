@@ -22,13 +22,20 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
+	"github.com/agentrun/agentrun/cmd/agentrun/internal/anew"
+	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/shell"
 )
 
 func main() {
 	shell.Main()
+	if err := anew.Err; err != nil {
+		fmt.Fprintf(os.Stderr, "agentrun: %v\n", err)
+		os.Exit(bash.CodeFailure)
+	}
 	os.Exit(run(os.Args[1:]))
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -24,6 +25,9 @@ const runHelp = `The run is recorded in a session: the one of --session, else th
 working directory, else a new one. The output goes to standard output, both
 streams in their order; remarks of agentrun go to standard error. The command's
 standard input is empty, whatever agentrun's own is, unless --stdin is given.
+Variables whose names look like those of secrets (TOKEN, SECRET, PASSWORD, KEY
+and the like as words of a name) are withheld from it: neither it nor a process
+above it has them, unless --env NAME passes one on.
 Processes that it leaves in the background are ended; setsid(1) starts one that
 stays.
 
@@ -58,7 +62,7 @@ func (r *commandRun) addFlags(f *pflag.FlagSet) {
 	f.Var(&r.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
 	f.BoolVar(&r.live, "live", false, "print all output as it comes; with --json to stderr")
 	f.StringVar(&r.cwd, "cwd", "", "run the command in the directory `DIR`")
-	f.Var(&r.env, "env", "set a variable for the command; may be repeated")
+	f.Var(&r.env, "env", "set a variable for the command, or with a name alone pass on one that is withheld; may be repeated")
 	f.BoolVar(&r.streams, "streams", false, "with --json: stdout and stderr apart too, in the order of arrival")
 	f.BoolVar(&r.timestamps, "timestamps", false, "with --json: which stream wrote what when, as pieces")
 	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
@@ -91,7 +95,7 @@ func (t *timeout) Set(s string) error {
 	return nil
 }
 
-// variables is the value of --env: KEY=VALUE each. Unlike the list flags of pflag
+// variables is the value of --env: KEY=VALUE each, also of a KEY alone. Unlike the list flags of pflag
 // it leaves commas and quotes alone.
 type variables []string
 
@@ -99,8 +103,15 @@ func (v *variables) String() string { return strings.Join(*v, " ") }
 func (v *variables) Type() string   { return "KEY=VALUE" }
 
 func (v *variables) Set(s string) error {
-	if strings.IndexByte(s, '=') < 1 {
-		return errors.New("give KEY=VALUE")
+	if s == "" || s[0] == '=' || strings.IndexByte(s, 0) >= 0 {
+		return errors.New("give KEY=VALUE, or the name of a variable that is set")
+	}
+	if !strings.Contains(s, "=") {
+		value, ok := withhold.Lookup(s)
+		if !ok {
+			return fmt.Errorf("agentrun's own environment has no variable %s: give %[1]s=VALUE", s)
+		}
+		s += "=" + value
 	}
 	*v = append(*v, s)
 	return nil

@@ -28,6 +28,7 @@ var floorOf = map[string]int{
 	"internal/textdiff":        1,
 	"internal/textform":        1,
 	"internal/walk":            1,
+	"internal/withhold":        1,
 	"outputsink":               1,
 
 	"artifacts":                2,
@@ -61,6 +62,7 @@ var floorOf = map[string]int{
 
 	"supervisor": 4,
 
+	"cmd/agentrun/internal/anew":   7,
 	"cmd/agentrun/internal/picker": 7,
 	"cmd/agentrun":                 8,
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/withhold"
 )
 
 // StartError says why a command was not started.
@@ -46,7 +48,7 @@ func (p *Process) locate() (location, error) {
 	if l.dir, err = workingDirectory(p.Dir); err != nil {
 		return l, err
 	}
-	base := os.Environ()
+	base := withhold.Environ()
 	if p.shell {
 		base = append(base, quiet...)
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/agentrun/agentrun/internal/withhold"
 )
 
 // Runner runs scripts in something that goes on between them: a shell. *shell.Shell of tool/shell is one.
@@ -53,7 +55,7 @@ var quiet = []string{
 // A base takes the place of this process's environment; nil is that.
 func ScriptEnvironment(base []string, dir string, additions []string) (env []string, abs string, err error) {
 	if base == nil {
-		base = os.Environ()
+		base = withhold.Environ()
 	}
 	if abs, err = workingDirectory(dir); err != nil {
 		return nil, "", err
