@@ -60,6 +60,7 @@ var floorOf = map[string]int{
 	"follow":         3,
 	"transcript":     3,
 
+	"model":      4,
 	"supervisor": 4,
 
 	"cmd/agentrun/internal/anew":   7,
