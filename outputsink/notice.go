@@ -18,12 +18,15 @@ func (s *Summary) notice(r rendered, columns int, between int64) string {
 		}
 		return "[" + what + s.whereabouts("it") + "]"
 	}
-	what := "Showing " + s.shown(r) + fmt.Sprintf(" of %d", s.TotalLines)
+	what := "Showing " + s.shown(r) + fmt.Sprintf(" of %d", r.total)
+	if r.screen {
+		what += " of the terminal"
+	}
 	partial := false
 	for _, l := range s.Ranges {
 		partial = partial || l.Partial
 	}
-	missing := s.TotalLines - s.ShownLines
+	missing := r.total - s.ShownLines
 	switch {
 	case partial:
 		what += "; " + FormatBytes(s.TotalBytes) + " in all"

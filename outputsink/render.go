@@ -24,6 +24,8 @@ type rendered struct {
 	bytes     int64 // of lines, without the gap
 	lines     int64
 	shortened int64
+	total     int64 // lines that there are
+	screen    bool  // they are those of a screen
 	headLast  int64 // the last line of the head, 0 without one
 	tailFirst int64 // the first line of the tail, total+1 without one
 }

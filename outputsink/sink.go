@@ -108,8 +108,24 @@ type Options struct {
 	// before there is a view.
 	Spill bool
 
+	// Screen makes the text of a view in place of the sanitizer, for output to a terminal; nil is the sanitizer. It is
+	// called once, by New, and the screen hands its lines to text. No output is binary then, the lines of the view are
+	// those of the screen and not of the file, and there is a file as soon as the screen is not exact.
+	Screen func(text func(b []byte)) Screen
+
 	// Open makes the file. It is called at most once, during a Write or Close. nil means that nothing is kept.
 	Open func() (File, error)
+}
+
+// Screen makes text of what is written to a terminal. The sink calls one method at a time.
+type Screen interface {
+	io.Writer // gives no error, and may hand out text
+
+	// Finish is called once, at the end, and hands out the rest: valid UTF-8 without control characters but newlines.
+	Finish()
+
+	// Exact reports, behind Finish, whether the text is all that was written.
+	Exact() bool
 }
 
 // DefaultOptions returns the limits with which a model is shown output. Only Open is left to set.
@@ -142,6 +158,8 @@ type Sink struct {
 	mu      sync.Mutex
 	spool   spool
 	scan    scanner
+	screen  Screen
+	text    screenText
 	view    *view // nil once the output is known to be binary
 	first   []byte
 	sniffed bool          // binary or not is decided
@@ -161,6 +179,11 @@ func New(o Options) *Sink {
 	o = o.withDefaults()
 	s := &Sink{opts: o, view: newView(o)}
 	s.spool.open, s.spool.file.limit = o.Open, o.MaxArtifactBytes
+	if o.Screen != nil {
+		s.sniffed = true
+		s.text.view = s.view
+		s.screen = o.Screen(s.text.add)
+	}
 	return s
 }
 
@@ -191,7 +214,10 @@ func (s *Sink) write(p []byte) (int, error) {
 	if !s.sniffed {
 		s.sniff(p)
 	}
-	if s.view != nil {
+	switch {
+	case s.screen != nil:
+		_, _ = s.screen.Write(p) // gives none
+	case s.view != nil:
 		s.scan.scan(p, s.view)
 	}
 	if !s.spool.started && s.tooMuch() {
@@ -207,7 +233,7 @@ func (s *Sink) write(p []byte) (int, error) {
 
 // tooMuch reports whether the view can't be everything that has come so far.
 func (s *Sink) tooMuch() bool {
-	return s.view == nil || !s.view.whole() || s.spool.size() > int64(s.opts.MaxBytes) ||
+	return s.view == nil || !s.view.whole() || s.screen != nil && s.closed && !s.screen.Exact() || s.spool.size() > int64(s.opts.MaxBytes) ||
 		s.opts.MaxLines > 0 && s.spool.lines() > int64(s.opts.MaxLines)
 }
 
@@ -302,7 +328,12 @@ func (s *Sink) finish() {
 		s.decide(true)
 	}
 	sum := Summary{TotalBytes: s.spool.size(), Binary: s.view == nil}
-	if s.view != nil {
+	switch {
+	case s.screen != nil:
+		s.screen.Finish()
+		s.view.finish(s.text.unended)
+		sum.SanitizedBytes = max(0, sum.TotalBytes-s.text.bytes)
+	case s.view != nil:
 		s.scan.finish(s.view)
 		s.view.finish(s.spool.unended)
 		sum.SanitizedBytes = s.scan.in - s.scan.kept
@@ -318,10 +349,15 @@ func (s *Sink) finish() {
 	var r rendered
 	between := int64(-1)
 	if s.view != nil {
-		r = s.view.render(sum.TotalLines)
+		total := sum.TotalLines
+		if s.screen != nil {
+			total = s.text.lines()
+		}
+		r = s.view.render(total)
+		r.total, r.screen = total, s.screen != nil
 		sum.Text, sum.ShownBytes, sum.ShownLines = r.text, r.bytes, r.lines
 		sum.Ranges, sum.ShortenedLines = r.ranges, r.shortened
-		if first, last := r.headLast+1, r.tailFirst-1; first <= last {
+		if first, last := r.headLast+1, r.tailFirst-1; first <= last && !r.screen {
 			between = s.spool.sizeOfLines(first, last)
 		}
 	}

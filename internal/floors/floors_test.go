@@ -23,7 +23,9 @@ var floorOf = map[string]int{
 	"internal/pipe":            1,
 	"internal/process":         1,
 	"internal/project":         1,
+	"internal/screen":          1,
 	"internal/shim":            1,
+	"internal/terminal":        1,
 	"internal/gitignore":       1,
 	"internal/textdiff":        1,
 	"internal/textform":        1,
@@ -73,6 +75,7 @@ type arrow struct{ from, to string }
 
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
+	{"internal/terminal", "internal/screen"}:                 "the size of a terminal is that of its screen",
 	{"tool/shell", "tool/bash"}:                              "runs scripts for it",
 	{"internal/shim", "internal/process"}:                    "finds and signals what is below a shim",
 	{"blobstore/localdir", "blobstore"}:                      "a layer implements the Store interface",
