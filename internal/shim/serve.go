@@ -25,39 +25,42 @@ const (
 	leftover = 500 * time.Millisecond // from SIGTERM to SIGKILL
 )
 
-// serve is the life of a shim. Its arguments are the numbers of the files, whether there is a terminal, and the
-// command.
+// serve is the life of a shim. Its arguments are the numbers of the files, whether there is a terminal, the directory of
+// the control group ("" for none), and the command.
 func serve(args []string) int {
 	runtime.LockOSThread() // the command is killed when this thread ends, which is when the process does
 	socket := os.NewFile(3, "owner")
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		syscall.CloseOnExec(3) // a kernel before 5.11; what the owner's parent left open stays open
 	}
-	if len(args) < 4 {
+	if len(args) < 5 {
 		return 2
 	}
+	own := openTree(args[2])
 	// What a terminal sends, and a closed socket, is not for the shim.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	if err := process.Subreap(); err != nil {
 		fmt.Fprintf(socket, "failed %d\n", errno(err))
 		return 1
 	}
-	pid, err := start(args)
+	pid, err := start(args, own)
 	if err != nil {
 		fmt.Fprintf(socket, "failed %d\n", errno(err))
 		return 1
 	}
 	fmt.Fprintf(socket, "started %d\n", pid)
 	orphaned := make(chan struct{})
-	go obey(socket, orphaned)
+	go obey(socket, own, orphaned)
 	await(socket, pid)
-	fmt.Fprintf(socket, "left %d\n", clear(orphaned))
+	left := clear(own, orphaned)
+	own.remove()
+	fmt.Fprintf(socket, "left %d\n", left)
 	return 0
 }
 
 // start starts the command. This process lets go of the files.
-func start(args []string) (int, error) {
-	numbers, terminal, path, argv := args[0], args[1] == "true", args[2], args[3:]
+func start(args []string, own *tree) (int, error) {
+	numbers, terminal, path, argv := args[0], args[1] == "true", args[3], args[4:]
 	var files []uintptr
 	next := 4
 	if numbers != "" {
@@ -78,7 +81,7 @@ func start(args []string) (int, error) {
 		Env: os.Environ(), Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Setctty: terminal},
 	}
-	pid, err := syscall.ForkExec(path, argv, attr)
+	pid, err := own.start(path, argv, attr)
 	for fd := 4; fd < next; fd++ {
 		syscall.Close(fd)
 	}
@@ -86,24 +89,25 @@ func start(args []string) (int, error) {
 }
 
 // obey does what the owner says, and ends everything when that is gone.
-func obey(socket *os.File, orphaned chan<- struct{}) {
+func obey(socket *os.File, own *tree, orphaned chan<- struct{}) {
 	lines := bufio.NewScanner(socket)
 	for lines.Scan() {
 		var n int
 		if _, err := fmt.Sscanf(lines.Text(), "signal %d", &n); err == nil {
-			tree(syscall.Signal(n))
+			own.signal(syscall.Signal(n))
 		}
 	}
 	close(orphaned)
-	for tree(syscall.SIGKILL) > 0 {
+	for own.signal(syscall.SIGKILL) > 0 {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// tree sends sig to every process below this one and returns how many there were. SIGKILL goes to those who came
+// signal sends sig to every process below this one and returns how many there were. SIGKILL goes to those who came
 // meanwhile too: everybody is stopped before anybody is killed, so that nobody is left to start another.
-func tree(sig syscall.Signal) int {
+func (t *tree) signal(sig syscall.Signal) int {
 	if sig == syscall.SIGKILL {
+		t.kill() // those who left it are looked for
 		stopped := map[int]uint64{}
 		for fresh := true; fresh; {
 			fresh = false
@@ -144,14 +148,14 @@ func await(socket *os.File, pid int) {
 }
 
 // clear ends what is left and returns how many there were.
-func clear(orphaned <-chan struct{}) int {
+func clear(own *tree, orphaned <-chan struct{}) int {
 	if reap(leaving, orphaned) {
 		return 0
 	}
-	left := tree(syscall.SIGTERM)
+	left := own.signal(syscall.SIGTERM)
 	if !reap(leftover, orphaned) {
-		for tree(syscall.SIGKILL); !reap(leftover, nil); {
-			tree(syscall.SIGKILL)
+		for own.signal(syscall.SIGKILL); !reap(leftover, nil); {
+			own.signal(syscall.SIGKILL)
 		}
 	}
 	return left

@@ -10,8 +10,9 @@
 //   - [Shim.Signal] reaches every process of the tree.
 //   - When the command has ended, what it left running is ended: SIGTERM, half a second later SIGKILL.
 //   - When the owner of the Shim dies, however that happens, all of the tree gets SIGKILL. When the shim itself is
-//     killed, the command is (PR_SET_PDEATHSIG); what the command had started goes to the next subreaper above, or
-//     to init.
+//     killed, the command is (PR_SET_PDEATHSIG), and, where cgroup v2 is mounted and writable, all of the tree; elsewhere what
+//     the command had started goes to the next subreaper above, or to init.
+//   - SIGKILL goes to a control group as a whole where there is one, so that nobody forks faster than it comes.
 //   - The command inherits the files that it was given, and nothing else of the owner.
 //
 // # Protocol
@@ -76,6 +77,7 @@ type Status struct {
 type Shim struct {
 	cmd    *exec.Cmd
 	socket *os.File
+	tree   *tree
 	pid    int
 	exited chan struct{}
 	done   chan struct{}
@@ -108,7 +110,11 @@ func Start(c Command) (*Shim, error) {
 			extra = append(extra, f)
 		}
 	}
-	args := []string{name, strings.Join(open, ","), strconv.FormatBool(c.Terminal), c.Path}
+	group, tree := "", newTree()
+	if tree != nil {
+		group = tree.Path()
+	}
+	args := []string{name, strings.Join(open, ","), strconv.FormatBool(c.Terminal), group, c.Path}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: append(args, c.Argv...), Dir: c.Dir, Env: c.Env,
 		ExtraFiles: extra, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
@@ -121,13 +127,15 @@ func Start(c Command) (*Shim, error) {
 	roots.mu.Unlock()
 	if err != nil {
 		ours.Close()
+		tree.remove()
 		return nil, fmt.Errorf("starting a process to own others: %w", err)
 	}
-	s := &Shim{cmd: cmd, socket: ours, exited: make(chan struct{}), done: make(chan struct{})}
+	s := &Shim{cmd: cmd, socket: ours, tree: tree, exited: make(chan struct{}), done: make(chan struct{})}
 	lines := bufio.NewScanner(ours)
 	if err := s.begin(lines); err != nil {
 		ours.Close()
 		_ = cmd.Wait()
+		tree.remove()
 		dismiss(cmd.Process.Pid, false)
 		return nil, err
 	}
@@ -170,6 +178,7 @@ func (s *Shim) follow(lines *bufio.Scanner) {
 		}
 	}
 	_ = s.cmd.Wait()
+	s.tree.remove() // what a shim that was killed left in it too
 	dismiss(s.cmd.Process.Pid, !told)
 	if !told { // somebody killed the shim, and the command with it
 		s.status.Wait = syscall.WaitStatus(syscall.SIGKILL)

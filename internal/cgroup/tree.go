@@ -1,0 +1,153 @@
+// Package cgroup puts what a command starts into a control group of its own, where this process may make some: nobody gets
+// out of it by a new session or a new parent, and all of it is killed at once, however fast it forks.
+//
+// A [Tree] is a directory below the group of this process in cgroup v2, without controllers; cgroups(7) has its files. Its
+// name says who made it, so that [NewTree] kills and removes those whose makers are gone. Where none can be made (cgroup v2
+// is not mounted, or not writable, or the kernel is older than 5.14) that is an error, and callers do without.
+//
+// Everything may be called concurrently.
+package cgroup
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/process"
+)
+
+// ErrNone is returned where no group can be made.
+var ErrNone = errors.New("no control group can be made here")
+
+// treePrefix begins the name of a group: agentrun-tree-<pid>-<start of the process>-<number>.
+const treePrefix = "agentrun-tree-"
+
+// untilEmpty is how long to wait for those who were killed.
+const untilEmpty = 5 * time.Second
+
+// Tree is the group of one command.
+type Tree struct{ dir string }
+
+var trees atomic.Int64
+
+// treeHome is the group of this process in cgroup v2, "" where nothing can be made below it. Groups of makers that are gone
+// are removed when it is first asked for.
+var treeHome = sync.OnceValue(func() string {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return ""
+	}
+	dir := unified(mounts, own)
+	if dir == "" || unix.Access(dir, unix.W_OK|unix.X_OK) != nil || unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) != nil {
+		return ""
+	}
+	sweepTrees(dir)
+	return dir
+})
+
+// unified finds the directory of this process's group in cgroup v2, from mountinfo and cgroup of /proc/self.
+func unified(mounts, own []byte) string {
+	group := ""
+	for line := range bytes.Lines(own) {
+		if rest, ok := bytes.CutPrefix(line, []byte("0::")); ok {
+			group = strings.TrimSuffix(string(rest), "\n")
+		}
+	}
+	if group == "" {
+		return ""
+	}
+	lines := bufio.NewScanner(bytes.NewReader(mounts))
+	for lines.Scan() {
+		// 36 35 98:0 ROOT POINT options - cgroup2 source options
+		head, tail, ok := strings.Cut(lines.Text(), " - ")
+		f := strings.Fields(head)
+		if !ok || len(f) < 5 || !strings.HasPrefix(tail, "cgroup2 ") {
+			continue
+		}
+		rel, err := filepath.Rel(f[3], group)
+		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+			return filepath.Join(f[4], rel)
+		}
+	}
+	return ""
+}
+
+// NewTree makes an empty group.
+func NewTree() (*Tree, error) {
+	home := treeHome()
+	if home == "" {
+		return nil, ErrNone
+	}
+	me := process.Self()
+	t := &Tree{filepath.Join(home, fmt.Sprintf("%s%d-%d-%d", treePrefix, me.PID, me.PIDStart, trees.Add(1)))}
+	if err := os.Mkdir(t.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNone, err)
+	}
+	if unix.Access(filepath.Join(t.dir, "cgroup.kill"), unix.W_OK) != nil {
+		_ = syscall.Rmdir(t.dir)
+		return nil, fmt.Errorf("%w: the kernel has no cgroup.kill", ErrNone)
+	}
+	return t, nil
+}
+
+// OpenTree is the group in a directory that Path returned, for another process.
+func OpenTree(path string) *Tree { return &Tree{path} }
+
+// Path is the directory of the group.
+func (t *Tree) Path() string { return t.dir }
+
+// Open opens the directory, for SysProcAttr.CgroupFD.
+func (t *Tree) Open() (*os.File, error) { return os.Open(t.dir) }
+
+// Kill sends SIGKILL to everything in the group, at once. It does not wait.
+func (t *Tree) Kill() { killTree(t.dir) }
+
+// killTree does so for groups that were made below it as well, by what is in it.
+func killTree(dir string) { _ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) }
+
+// Remove kills what is in the group and removes it. It waits for a few seconds at most for those who do not die.
+func (t *Tree) Remove() { removeTree(t.dir) }
+
+func removeTree(dir string) {
+	end := time.Now().Add(untilEmpty)
+	for pause := time.Millisecond / 4; ; pause = min(2*pause, 20*time.Millisecond) {
+		if err := syscall.Rmdir(dir); !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
+			return
+		}
+		killTree(dir)
+		below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
+		for _, procs := range below {
+			removeTree(filepath.Dir(procs))
+		}
+		time.Sleep(pause)
+	}
+}
+
+// sweepTrees removes the groups in dir whose makers are gone.
+func sweepTrees(dir string) {
+	names, _ := filepath.Glob(filepath.Join(dir, treePrefix+"*"))
+	for _, name := range names {
+		id := process.Self()
+		var n int
+		if _, err := fmt.Sscanf(filepath.Base(name), treePrefix+"%d-%d-%d", &id.PID, &id.PIDStart, &n); err != nil {
+			continue
+		}
+		if id.Life() == process.Gone {
+			removeTree(name)
+		}
+	}
+}
