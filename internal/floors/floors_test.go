@@ -24,6 +24,7 @@ var floorOf = map[string]int{
 	"internal/process":         1,
 	"internal/project":         1,
 	"internal/screen":          1,
+	"internal/cgroup":          1,
 	"internal/shim":            1,
 	"internal/terminal":        1,
 	"internal/gitignore":       1,
@@ -77,6 +78,8 @@ type arrow struct{ from, to string }
 var along = map[arrow]string{
 	{"internal/terminal", "internal/screen"}:                 "the size of a terminal is that of its screen",
 	{"tool/shell", "tool/bash"}:                              "runs scripts for it",
+	{"internal/cgroup", "internal/process"}:                  "groups of makers that are gone are removed",
+	{"internal/shim", "internal/cgroup"}:                     "kills what is below a shim as a whole",
 	{"internal/shim", "internal/process"}:                    "finds and signals what is below a shim",
 	{"blobstore/localdir", "blobstore"}:                      "a layer implements the Store interface",
 	{"blobstore/memory", "blobstore"}:                        "a layer implements the Store interface",
