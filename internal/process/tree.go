@@ -89,3 +89,14 @@ func PeakMemory(pid int) int64 {
 // Subreap makes this process a subreaper (prctl(2)): who is below it and loses its parent becomes its child. It lasts
 // as long as the process.
 func Subreap() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// NoNewPrivs reports whether process pid can get no new privileges (prctl(2)), which is for good, for it and for what
+// it starts. One that can not be looked at is taken for such a one.
+func NoNewPrivs(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return true
+	}
+	_, rest, _ := bytes.Cut(b, []byte("\nNoNewPrivs:"))
+	return !bytes.HasPrefix(bytes.TrimSpace(rest), []byte("0"))
+}

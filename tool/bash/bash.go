@@ -50,6 +50,7 @@ import (
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -108,6 +109,10 @@ type Options struct {
 	// Session is the id of the session that a job belongs to.
 	Session string
 
+	// Sandbox is what the command may do; nil is everything. A program that sets it calls sandbox.Main first in its main.
+	// With Shell, which has its own, it is an error.
+	Sandbox *sandbox.Policy
+
 	// Separate gives the two streams a pipe each, and the Result tells them apart. What goes to both is then in the
 	// order in which it arrived here, and no longer certainly in that in which it was written.
 	Separate bool
@@ -165,6 +170,15 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Result{}, fmt.Errorf("running %s: making an id: %w", p.name(), err)
+	}
+	if !o.Sandbox.IsZero() {
+		if o.Shell != nil {
+			return Result{}, fmt.Errorf("running %s: a shell has a sandbox of its own for its life", p.name())
+		}
+		if p.box, err = sandbox.New(*o.Sandbox); err != nil {
+			return Result{}, fmt.Errorf("running %s: not started: %w", p.name(), err)
+		}
+		defer p.box.Close()
 	}
 	r := &run{Options: o, command: command, id: id.String(), began: time.Now().UTC().Truncate(time.Millisecond), feedback: newFeedback()}
 	return r.run(ctx, p, where)

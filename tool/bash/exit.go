@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/sandbox"
 )
 
 // Exit codes that are not the command's own, as shells, env(1) and timeout(1) have them.
@@ -36,6 +38,9 @@ type Exit struct {
 
 	// OutputLimit: the command wrote more than Options.MaxOutput, and was ended.
 	OutputLimit bool
+
+	// Limits are those of the sandbox that the command ran into; it may have gone on.
+	Limits []sandbox.Reached
 
 	// HeldOpen: the leader and its group had ended, and another process still held the output open and was not
 	// waited for.
@@ -109,6 +114,9 @@ func (e *Exit) Remarks(timeout time.Duration) []string {
 	}
 	if e.OutputLimit {
 		r = append(r, "[Command stopped: it wrote more than its limit]")
+	}
+	for _, reached := range e.Limits {
+		r = append(r, "["+reached.Text+"]")
 	}
 	for _, note := range e.Notes {
 		r = append(r, "["+note+"]")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/withhold"
+	"github.com/agentrun/agentrun/sandbox"
 )
 
 // StartError says why a command was not started.
@@ -164,6 +165,8 @@ func variable(env []string, key string) string {
 func classifyStart(name, path string, err error) *StartError {
 	s := &StartError{Name: name, Code: CodeNotExecutable, err: err}
 	switch {
+	case errors.Is(err, sandbox.ErrFailed):
+		s.Code, s.why = CodeFailure, err.Error()
 	case errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR):
 		if executable(path) == nil { // the file is there, so it is the one named in its first line that is not
 			s.why = "the interpreter it names does not exist"

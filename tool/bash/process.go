@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/agentrun/agentrun/sandbox"
 )
 
 // Process is one command to run as a child of this process: leader of a session and a process group of its own,
@@ -50,6 +52,7 @@ type Process struct {
 	feedback <-chan struct{} // when it is closed, the command reads its own output and is ended
 	limit    <-chan struct{} // when it is closed, the command has written too much and is ended
 	tree     bool            // all children of this process are of the command
+	box      *sandbox.Box    // where the command runs; nil is nowhere in particular
 	shell    bool            // Argv[0] is bash, and sh will do where there is none
 	patience *patience       // nil: defaultPatience; tests shorten it
 }
@@ -133,7 +136,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	if p.Stdin != nil {
 		cmd.Stdin = p.Stdin
 	}
-	if err := cmd.Start(); err != nil {
+	if err := p.start(cmd, l); err != nil {
 		return exit.notStarted(classifyStart(p.name(), l.path, err)), nil
 	}
 	g := lead(cmd)
@@ -188,7 +191,32 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	exit.HeldOpen = !out.sweep()
 	exit.SetStatus(status)
 	exit.used(g.cmd.ProcessState)
+	if p.box != nil {
+		exit.Limits = p.box.Settle(status)
+	}
 	return exit, out.err()
+}
+
+// start starts the command, in its box if it has one.
+func (p *Process) start(cmd *exec.Cmd, l location) error {
+	if p.box == nil {
+		return cmd.Start()
+	}
+	launch, err := p.box.Launch(sandbox.Command{Path: l.path, Argv: l.argv, Dir: l.dir, Env: l.env, Report: 3})
+	if err != nil {
+		return err
+	}
+	cmd.Path, cmd.Args, cmd.Env, cmd.ExtraFiles = launch.Path, launch.Argv, launch.Env, []*os.File{launch.Report}
+	launch.Attr.Apply(cmd.SysProcAttr)
+	if err := cmd.Start(); err != nil {
+		launch.Abandon()
+		return fmt.Errorf("%w: %w", sandbox.ErrFailed, err)
+	}
+	if err := launch.Began(cmd.Process.Pid); err != nil {
+		_ = cmd.Wait() // it has told why
+		return err
+	}
+	return nil
 }
 
 func (p *Process) name() string {

@@ -1,0 +1,254 @@
+package sandbox
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/process"
+)
+
+// Reached is a limit that a command ran into.
+type Reached struct {
+	Limit string // LimitMemory and its neighbours
+	Text  string // a sentence without a full stop
+}
+
+// look is how often limits are looked at that the kernel does not hold.
+const look = 50 * time.Millisecond
+
+// observe ends everything when processor time or disk are used up.
+func (b *Box) observe() {
+	t := time.NewTicker(look)
+	defer t.Stop()
+	for {
+		select {
+		case <-b.stop:
+			return
+		case <-t.C:
+		}
+		l := b.policy.Limits
+		b.mu.Lock()
+		base, disk := b.counts.CPU, b.disk
+		b.mu.Unlock()
+		switch {
+		case l.CPU > 0 && b.group != nil && b.group.Counts().CPU-base >= l.CPU:
+			b.end(LimitCPU)
+		case disk != nil && disk.full(b.members):
+			b.end(LimitDisk)
+		}
+	}
+}
+
+// end notes a limit and kills everything in the box.
+func (b *Box) end(limit string) {
+	b.mu.Lock()
+	b.reached[limit] = true
+	b.mu.Unlock()
+	if b.group != nil {
+		b.group.Kill()
+		return
+	}
+	end := time.Now().Add(5 * time.Second)
+	for time.Now().Before(end) {
+		pids := b.members()
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// members are the processes in the box: those of its control group, else of its mount namespace, else those below what
+// was started.
+func (b *Box) members() []int {
+	if b.group != nil {
+		return b.group.Members()
+	}
+	b.mu.Lock()
+	roots := append([]int(nil), b.pids...)
+	b.mu.Unlock()
+	seen := map[int]bool{}
+	var all []int
+	add := func(pid int) {
+		if !seen[pid] && pid != os.Getpid() {
+			seen[pid] = true
+			all = append(all, pid)
+		}
+	}
+	own, _ := os.Readlink("/proc/self/ns/mnt")
+	spaces := map[string]bool{}
+	for _, root := range roots {
+		if s, err := process.ReadStat(root); err != nil || s.Dead() {
+			continue
+		}
+		add(root)
+		if space, err := os.Readlink("/proc/" + strconv.Itoa(root) + "/ns/mnt"); err == nil && space != own {
+			spaces[space] = true
+		}
+		below, _ := process.Descendants(root)
+		for _, m := range below {
+			add(m.PID)
+		}
+	}
+	if len(spaces) > 0 {
+		links, _ := filepath.Glob("/proc/[0-9]*/ns/mnt")
+		for _, link := range links {
+			if space, err := os.Readlink(link); err == nil && spaces[space] {
+				pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+				add(pid)
+			}
+		}
+	}
+	return all
+}
+
+// Settle tells which limits were reached since it was called last. status is how the command ended.
+func (b *Box) Settle(status syscall.WaitStatus) []Reached {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.policy.Limits
+	var all []Reached
+	add := func(limit, format string, args ...any) {
+		all = append(all, Reached{limit, fmt.Sprintf(format, args...)})
+	}
+	if b.group != nil {
+		now := b.group.Counts()
+		if n := now.Killed - b.counts.Killed; n > 0 {
+			add(LimitMemory, "Limit reached: memory, %d bytes; the kernel killed %s", l.Memory, counted(n, "process", "processes"))
+		}
+		if n := now.Forks - b.counts.Forks; n > 0 {
+			add(LimitProcesses, "Limit reached: processes, %d at one time; %s not started", l.Processes, counted(n, "more was", "more were"))
+		}
+		b.counts = now
+	}
+	if b.reached[LimitCPU] || b.spec.Seconds > 0 && died(status, syscall.SIGXCPU) {
+		add(LimitCPU, "Limit reached: processor time, %v; everything was killed", l.CPU)
+	}
+	if l.File > 0 && died(status, syscall.SIGXFSZ) {
+		add(LimitFile, "Limit reached: size of a file, %d bytes", l.File)
+	}
+	if b.reached[LimitDisk] {
+		add(LimitDisk, "Limit reached: disk, %d bytes written; everything was killed", l.Disk)
+	}
+	clear(b.reached)
+	if b.disk != nil {
+		b.disk = newDiskWatch(b.disk.dirs, b.disk.limit)
+	}
+	return all
+}
+
+func counted(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(n, 10) + " " + more
+}
+
+// died reports whether the command, or the last one of a shell, ended by sig.
+func died(status syscall.WaitStatus, sig syscall.Signal) bool {
+	return status.Signaled() && status.Signal() == sig || status.Exited() && status.ExitStatus() == 128+int(sig)
+}
+
+// diskWatch looks at how much was written below directories. What their file systems lose is cheap to see, but others
+// write there too; so when that is the limit, the files are looked at that were changed since the beginning, and those
+// that the box has open without a name.
+type diskWatch struct {
+	dirs  []string
+	limit int64
+	since time.Time
+	free  map[string]int64 // at the beginning
+	next  time.Time
+}
+
+func newDiskWatch(dirs []string, limit int64) *diskWatch {
+	w := &diskWatch{limit: limit, since: time.Now(), free: map[string]int64{}}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		w.dirs = append(w.dirs, dir)
+		if n, ok := free(dir); ok {
+			w.free[dir] = n
+		}
+	}
+	return w
+}
+
+// free is the free space of dir's file system.
+func free(dir string) (int64, bool) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, false
+	}
+	return int64(st.Bfree) * st.Bsize, true
+}
+
+// full reports whether the limit is reached.
+func (w *diskWatch) full(members func() []int) bool {
+	if time.Now().Before(w.next) {
+		return false
+	}
+	lost := int64(0)
+	for dir, before := range w.free {
+		if now, ok := free(dir); ok {
+			lost = max(lost, before-now)
+		}
+	}
+	if lost < w.limit/2 { // of several file systems each may have lost some
+		return false
+	}
+	began := time.Now()
+	written := w.written(members)
+	w.next = time.Now().Add(min(10*time.Since(began), 2*time.Second))
+	return written >= w.limit
+}
+
+type file struct{ dev, ino uint64 }
+
+// written is how much the files have that were changed since the beginning.
+func (w *diskWatch) written(members func() []int) int64 {
+	seen := map[file]bool{}
+	devices := map[uint64]bool{}
+	total := int64(0)
+	add := func(st *unix.Stat_t) {
+		if k := (file{uint64(st.Dev), st.Ino}); !seen[k] {
+			seen[k] = true
+			total += st.Blocks * 512
+		}
+	}
+	since := w.since.Add(-20 * time.Millisecond).UnixNano() // file systems have a coarser clock
+	for _, dir := range w.dirs {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			var st unix.Stat_t
+			if unix.Lstat(path, &st) == nil {
+				devices[uint64(st.Dev)] = true
+				if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Ctim.Nano() >= since {
+					add(&st)
+				}
+			}
+			return nil
+		})
+	}
+	for _, pid := range members() {
+		dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
+		fds, _ := os.ReadDir(dir)
+		for _, fd := range fds {
+			var st unix.Stat_t
+			if unix.Stat(dir+fd.Name(), &st) == nil && st.Nlink == 0 && st.Mode&unix.S_IFMT == unix.S_IFREG && devices[uint64(st.Dev)] {
+				add(&st)
+			}
+		}
+	}
+	return total
+}
