@@ -5,7 +5,11 @@
 //	    "session": {"log": "1GB", "artifacts": "20GB", "blobs": "2GB"},
 //	    "home": {"log": "50GB", "artifacts": "200GB", "blobs": "20GB"}
 //	  },
-//	  "retention": {"sessions": "90d", "trash": "30d"}
+//	  "retention": {"sessions": "90d", "trash": "30d"},
+//	  "sandbox": {
+//	    "mode": "workspace", "net": "off",
+//	    "limits": {"memory": "4GB", "processes": 500, "cpu": "10m", "file": "1GB", "disk": "10GB"}
+//	  }
 //	}
 //
 // Every member may be left out, and so may the file: there is no limit then, and
@@ -39,6 +43,23 @@ import (
 type Config struct {
 	Quota     Quota
 	Retention Retention
+	Sandbox   Sandbox
+}
+
+// Sandbox is what commands may do where no flag says otherwise. The zero value is everything.
+type Sandbox struct {
+	Mode   Mode   // off, read-only, workspace
+	Net    Switch // on, off
+	Limits SandboxLimits
+}
+
+// SandboxLimits bound what a command and all that it starts take; 0 is no limit.
+type SandboxLimits struct {
+	Memory    Size
+	Processes Count
+	CPU       Age
+	File      Size // each file that is written
+	Disk      Size // all that is written
 }
 
 // Quota limits what may be kept. 0 is no limit.
@@ -104,7 +125,11 @@ func Parse(data []byte) (Config, []Unknown, error) {
 		return members{"log": &l.Log, "artifacts": &l.Artifacts, "blobs": &l.Blobs}
 	}
 	r := reader{text: data, all: members{
-		"quota":     members{"session": limits(&c.Quota.Session), "home": limits(&c.Quota.Home)},
+		"quota": members{"session": limits(&c.Quota.Session), "home": limits(&c.Quota.Home)},
+		"sandbox": members{"mode": &c.Sandbox.Mode, "net": &c.Sandbox.Net, "limits": members{
+			"memory": &c.Sandbox.Limits.Memory, "processes": &c.Sandbox.Limits.Processes, "cpu": &c.Sandbox.Limits.CPU,
+			"file": &c.Sandbox.Limits.File, "disk": &c.Sandbox.Limits.Disk,
+		}},
 		"retention": members{"sessions": &c.Retention.Sessions, "trash": &c.Retention.Trash},
 	}}
 	if err := r.read(r.all, "", 0, int64(len(data))); err != nil {

@@ -1,6 +1,10 @@
 package config
 
-import "github.com/agentrun/agentrun/outputsink"
+import (
+	"strconv"
+
+	"github.com/agentrun/agentrun/outputsink"
+)
 
 // Setting is one value that is set.
 type Setting struct {
@@ -32,5 +36,20 @@ func (c Config) Settings() []Setting {
 	}
 	age("retention.sessions", c.Retention.Sessions)
 	age("retention.trash", c.Retention.Trash)
+	word := func(key, s string) {
+		if s != "" {
+			all = append(all, Setting{key, s, s})
+		}
+	}
+	word("sandbox.mode", string(c.Sandbox.Mode))
+	word("sandbox.net", string(c.Sandbox.Net))
+	l := c.Sandbox.Limits
+	size("sandbox.limits.memory", l.Memory)
+	if l.Processes > 0 {
+		all = append(all, Setting{"sandbox.limits.processes", int64(l.Processes), strconv.FormatInt(int64(l.Processes), 10)})
+	}
+	age("sandbox.limits.cpu", l.CPU)
+	size("sandbox.limits.file", l.File)
+	size("sandbox.limits.disk", l.Disk)
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -139,3 +140,42 @@ func (a *Age) String() string {
 
 // Type is the word of a usage text.
 func (a *Age) Type() string { return "AGE" }
+
+// Duration is the age as a length of time.
+func (a Age) Duration() time.Duration { return time.Duration(a) }
+
+// Mode is the name of a sandbox.
+type Mode string
+
+// UnmarshalJSON reads one of the names.
+func (m *Mode) UnmarshalJSON(data []byte) error {
+	return oneOf((*string)(m), data, "off", "read-only", "workspace")
+}
+
+// Switch is on or off.
+type Switch string
+
+// UnmarshalJSON reads one of the two.
+func (s *Switch) UnmarshalJSON(data []byte) error { return oneOf((*string)(s), data, "on", "off") }
+
+func oneOf(into *string, data []byte, words ...string) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil || !slices.Contains(words, text) {
+		return fmt.Errorf("give one of %q", words)
+	}
+	*into = text
+	return nil
+}
+
+// Count is a number of things.
+type Count int64
+
+// UnmarshalJSON reads a number above 0.
+func (c *Count) UnmarshalJSON(data []byte) error {
+	var n int64
+	if json.Unmarshal(data, &n) != nil || n < 1 {
+		return errors.New("give a number above 0; leave it out for no limit")
+	}
+	*c = Count(n)
+	return nil
+}

@@ -82,7 +82,7 @@ func (b *Box) limit() error {
 	}
 	place := cgroup.Find()
 	if (l.Memory == 0 || place.Memory != "") && (l.Processes == 0 || place.PIDs != "") && (l.CPU == 0 || place.CPU != "") {
-		group, err := cgroup.New(place, cgroup.Limits{Memory: l.Memory, Processes: l.Processes})
+		group, err := cgroup.NewGroup(place, cgroup.Limits{Memory: l.Memory, Processes: l.Processes})
 		if err == nil {
 			b.group, b.spec.Groups = group, group.Entrances()
 			return nil

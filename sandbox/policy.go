@@ -98,6 +98,21 @@ type Limits struct {
 	Disk      int64         `json:"disk,omitempty"`      // bytes written below the roots and the private /tmp; all are killed
 }
 
+// Or returns l with the limits of o where l has none.
+func (l Limits) Or(o Limits) Limits {
+	or := func(n *int64, other int64) {
+		if *n == 0 {
+			*n = other
+		}
+	}
+	or(&l.Memory, o.Memory)
+	or(&l.Processes, o.Processes)
+	or((*int64)(&l.CPU), int64(o.CPU))
+	or(&l.File, o.File)
+	or(&l.Disk, o.Disk)
+	return l
+}
+
 // Names of the limits, as ParseLimits takes them and Reached says them.
 const (
 	LimitMemory    = "memory"

@@ -17,8 +17,8 @@ import (
 
 // Reached is a limit that a command ran into.
 type Reached struct {
-	Limit string // LimitMemory and its neighbours
-	Text  string // a sentence without a full stop
+	Limit string `json:"limit"` // LimitMemory and its neighbours
+	Text  string `json:"text"`  // a sentence without a full stop
 }
 
 // look is how often limits are looked at that the kernel does not hold.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/supervisor"
@@ -122,6 +123,12 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
+	if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
+		return err
+	}
+	if r.policy != nil {
+		return usagef("jobs have no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
+	}
 	if err := r.beginSession(ctx, s); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/bash"
 )
@@ -37,7 +38,9 @@ one kills it at once; either way its output is shown and the run recorded.
 The exit status is that of the command, 128+n when signal n ended it, 124 after
 --timeout (SIGINT, 2 s later SIGTERM, 2 s later SIGKILL), 126 or 127 when it
 can not be executed or is not found, 125 when agentrun itself failed, and 128+n
-when agentrun got signal n and ended the command.`
+when agentrun got signal n and ended the command.
+
+` + sandboxHelp
 
 // commandRun is what exec and bash have in common.
 type commandRun struct {
@@ -56,6 +59,9 @@ type commandRun struct {
 	shell, program string // --shell, --shell-path
 	background     bool
 	after          timeout // --background-after
+
+	confinement
+	policy *sandbox.Policy
 }
 
 func (r *commandRun) addFlags(f *pflag.FlagSet) {
@@ -67,6 +73,7 @@ func (r *commandRun) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&r.timestamps, "timestamps", false, "with --json: which stream wrote what when, as pieces")
 	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
 	f.BoolVar(&r.pass, "stdin", false, "pass standard input on to the command")
+	r.confinement.addFlags(f)
 }
 
 // timeout is the value of --timeout: a Go duration or a number of seconds.
@@ -138,6 +145,12 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if r.after > 0 && r.pass {
 		return usagef("--stdin and --background-after exclude each other: what may go on in the background reads nothing")
 	}
+	if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
+		return err
+	}
+	if r.policy != nil && (r.shell != "" || r.program != "" || r.after > 0) {
+		return usagef("a shell that goes on, and what may go on in the background, have no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
+	}
 	o.Tree = r.after == 0 && process.Subreap() == nil
 	if r.after == 0 {
 		closeShell, err := r.choose(&o, s)
@@ -145,6 +158,9 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 			return err
 		}
 		defer closeShell()
+	}
+	if o.Shell == nil {
+		o.Sandbox = r.policy
 	}
 	if o.Script != "" {
 		var done func()
@@ -212,7 +228,7 @@ func (r *commandRun) print(s *session.Session, res *bash.Result, live *liveView)
 	}
 	switch {
 	case r.json: // also when standard error could not be printed to
-		err = errors.Join(err, printJSON(r.stdout, r.withStreams(describe(s, res, r.view(res)), res.Streams)))
+		err = errors.Join(err, printJSON(r.stdout, r.withStreams(r.describe(s, res), res.Streams)))
 	case live == nil:
 		_, err = io.WriteString(r.stdout, endNotice(r.view(res), &res.Summary))
 	}
@@ -293,6 +309,15 @@ type runResult struct {
 	Entry         *string `json:"entry"` // null when the end could not be recorded
 	Output        string  `json:"output"`
 	Job           *string `json:"job,omitempty"` // of a run that goes on in the background
+	// Sandbox is not there without one.
+	Sandbox *sandboxResult `json:"sandbox,omitempty"`
+}
+
+// describe is what is printed of a run with --json.
+func (r *commandRun) describe(s *session.Session, res *bash.Result) runResult {
+	d := describe(s, res, r.view(res))
+	d.Sandbox = describeSandbox(r.policy, res.Limits)
+	return d
 }
 
 func describe(s *session.Session, res *bash.Result, view string) runResult {

@@ -5,6 +5,8 @@
 // name says who made it, so that [NewTree] kills and removes those whose makers are gone. Where none can be made (cgroup v2
 // is not mounted, or not writable, or the kernel is older than 5.14) that is an error, and callers do without.
 //
+// A [Group] bounds and counts what a command takes, with controllers.
+//
 // Everything may be called concurrently.
 package cgroup
 

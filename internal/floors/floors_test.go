@@ -32,6 +32,7 @@ var floorOf = map[string]int{
 	"internal/textform":        1,
 	"internal/walk":            1,
 	"internal/withhold":        1,
+	"sandbox":                  1,
 	"outputsink":               1,
 
 	"artifacts":                2,
@@ -130,6 +131,8 @@ var along = map[arrow]string{
 	{"session/doctor", "bundle"}:                             "what is lost here may be in a bundle",
 	{"tool/bash", "tool"}:                                    "implements Tool",
 	{"tool/read", "tool"}:                                    "implements Tool",
+	{"sandbox", "internal/cgroup"}:                           "limits are held by control groups",
+	{"sandbox", "internal/process"}:                          "tells whether the maker of a directory lives, and who is below a process",
 	{"transcript", "tool/bash"}:                              "a run's start and end are told as one",
 	{"tool/read", "internalurl"}:                             "reads whatever a URL names",
 	{"checkpoint", "tool/bash"}:                              "what a run changed was not changed by someone else",

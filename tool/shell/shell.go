@@ -45,12 +45,16 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/internal/shim"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
 // Main must be called before anything else in main (and in TestMain). It returns, except in the processes that this
 // package starts.
-func Main() { shim.Main() }
+func Main() {
+	sandbox.Main()
+	shim.Main()
+}
 
 // ErrClosed is returned by runs in a shell that was closed.
 var ErrClosed = errors.New("the shell is closed")

@@ -13,7 +13,7 @@ import (
 var Err error
 
 func init() {
-	if len(os.Args) > 0 && os.Args[0] == "agentrun-shim" {
+	if len(os.Args) > 0 && os.Args[0] == "agentrun-shim" || len(os.Args) > 1 && os.Args[1] == "agentrun-sandbox" {
 		return // its environment is that of the command that it starts, made by who started it
 	}
 	Err = withhold.Main()

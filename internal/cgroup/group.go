@@ -1,12 +1,3 @@
-// Package cgroup puts commands into control groups of their own, where this process may make some: they bound and count
-// what a command and everything that it starts take together.
-//
-// A [Group] is a directory below the group of this process, in cgroup v2 where that hands down the controllers memory and
-// pids, else one in each of the v1 hierarchies memory, pids and cpuacct. What already bounds this process so goes on
-// to do that. The name says which process made the group: [New] removes those whose makers are gone, and kills what is in
-// them.
-//
-// Everything may be called concurrently. cgroups(7) has the files.
 package cgroup
 
 import (
@@ -42,7 +33,10 @@ type Place struct {
 	Why               string // why not, where something is missing
 }
 
-// Group is one control group.
+// Group is a control group with limits: a directory in cgroup v2 where that hands down the controllers memory and pids, else
+// one in each of the v1 hierarchies memory, pids and cpuacct, below the groups of this process. What already bounds this
+// process so goes on to do that. The name says who made it, so that [NewGroup] kills and removes those whose makers are
+// gone.
 type Group struct {
 	place Place
 	dirs  []string // each once
@@ -57,7 +51,8 @@ type Counts struct {
 	CPU    time.Duration // used by everything, user and system
 }
 
-const prefix = "agentrun-"
+// groupPrefix begins the name of a group: agentrun-limit-<pid>-<start of the process>-<number>.
+const groupPrefix = "agentrun-limit-"
 
 // Find tells where this process can make groups.
 func Find() Place {
@@ -163,15 +158,15 @@ func delegated(dir, top string) string {
 	return ""
 }
 
-var made atomic.Int64
+var groups atomic.Int64
 
-// New makes a group. What l asks for and the place does not have is an error.
-func New(p Place, l Limits) (_ *Group, err error) {
+// NewGroup makes a group. What l asks for and the place does not have is an error.
+func NewGroup(p Place, l Limits) (_ *Group, err error) {
 	if l.Memory > 0 && p.Memory == "" || l.Processes > 0 && p.PIDs == "" {
 		return nil, fmt.Errorf("making a control group: %s", p.Why)
 	}
 	me := process.Self()
-	g := &Group{place: p, name: fmt.Sprintf("%s%d-%d-%d", prefix, me.PID, me.PIDStart, made.Add(1))}
+	g := &Group{place: p, name: fmt.Sprintf("%s%d-%d-%d", groupPrefix, me.PID, me.PIDStart, groups.Add(1))}
 	for _, dir := range []string{p.Memory, p.PIDs, p.CPU} {
 		if dir != "" && !slices.Contains(g.dirs, dir) {
 			g.dirs = append(g.dirs, dir)
@@ -296,13 +291,11 @@ func (g *Group) Kill() {
 	}
 }
 
-const patience = 5 * time.Second
-
 func kill(dir string) {
 	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) != nil {
 		_ = os.WriteFile(filepath.Join(dir, "pids.max"), []byte("0"), 0) // then nobody is added
 	}
-	end := time.Now().Add(patience)
+	end := time.Now().Add(untilEmpty)
 	for pause := time.Millisecond; time.Now().Before(end); pause = min(2*pause, 20*time.Millisecond) {
 		pids := members(dir)
 		if len(pids) == 0 {
@@ -324,7 +317,7 @@ func (g *Group) Remove() {
 }
 
 func remove(dir string) {
-	end := time.Now().Add(patience)
+	end := time.Now().Add(untilEmpty)
 	for pause := time.Millisecond; time.Now().Before(end); pause = min(2*pause, 20*time.Millisecond) {
 		err := syscall.Rmdir(dir)
 		if !errors.Is(err, syscall.EBUSY) {
@@ -342,11 +335,11 @@ func remove(dir string) {
 
 // sweep removes the groups in dir whose makers are gone.
 func sweep(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
+	names, _ := filepath.Glob(filepath.Join(dir, groupPrefix+"*"))
 	for _, name := range names {
 		var pid, n int
 		var start uint64
-		if _, err := fmt.Sscanf(filepath.Base(name), prefix+"%d-%d-%d", &pid, &start, &n); err != nil || n == 0 {
+		if _, err := fmt.Sscanf(filepath.Base(name), groupPrefix+"%d-%d-%d", &pid, &start, &n); err != nil || n == 0 {
 			continue
 		}
 		if s, err := process.ReadStat(pid); err == nil && s.Start == start && !s.Dead() {
