@@ -115,6 +115,7 @@ func BenchmarkArtifact(b *testing.B) {
 	}
 	for _, script := range []struct{ name, text string }{
 		{"zeros", "head -c 268435456 /dev/zero"},
+		// Three processes at work, beside two.
 		{"lines", "yes 'a line as programs write them, of which there are many' | head -c 268435456"},
 	} {
 		b.Run(script.name+"/shell", func(b *testing.B) {
