@@ -64,6 +64,7 @@ A job ends after 24 h unless --timeout says otherwise (0 never).
 		},
 	}
 	run.addFlags(cmd.Flags())
+	run.addStdin(cmd.Flags())
 	run.timeout = timeout(bash.DefaultTimeout)
 	cmd.Flags().Lookup("timeout").DefValue = run.timeout.String()
 	cmd.Flags().StringVar(&run.shell, "shell", "", "run in the shell of the session called `NAME`")

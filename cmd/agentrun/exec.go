@@ -36,5 +36,6 @@ fit, a notice tells what is missing and where all of it, to the byte, was kept.
 		},
 	}
 	run.addFlags(cmd.Flags())
+	run.addStdin(cmd.Flags())
 	return cmd
 }

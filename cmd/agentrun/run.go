@@ -62,6 +62,7 @@ type commandRun struct {
 
 	confinement
 	policy *sandbox.Policy
+	cell   *cell // of python
 }
 
 func (r *commandRun) addFlags(f *pflag.FlagSet) {
@@ -72,8 +73,12 @@ func (r *commandRun) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&r.streams, "streams", false, "with --json: stdout and stderr apart too, in the order of arrival")
 	f.BoolVar(&r.timestamps, "timestamps", false, "with --json: which stream wrote what when, as pieces")
 	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
-	f.BoolVar(&r.pass, "stdin", false, "pass standard input on to the command")
 	r.confinement.addFlags(f)
+}
+
+// addStdin adds the flag of verbs whose command may read.
+func (r *commandRun) addStdin(f *pflag.FlagSet) {
+	f.BoolVar(&r.pass, "stdin", false, "pass standard input on to the command")
 }
 
 // timeout is the value of --timeout: a Go duration or a number of seconds.
@@ -148,21 +153,21 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
 		return err
 	}
-	if r.policy != nil && (r.shell != "" || r.program != "" || r.after > 0) {
-		return usagef("a shell that goes on, and what may go on in the background, have no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
+	if r.policy != nil && (r.shell != "" || r.program != "" || r.after > 0 || r.cell != nil) {
+		return usagef("a shell that goes on, a kernel, and what may go on in the background, have no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
 	}
 	o.Tree = r.after == 0 && process.Subreap() == nil
-	if r.after == 0 {
+	if r.after == 0 && r.cell == nil {
 		closeShell, err := r.choose(&o, s)
 		if err != nil {
 			return err
 		}
 		defer closeShell()
 	}
-	if o.Shell == nil {
+	if o.Shell == nil && r.cell == nil {
 		o.Sandbox = r.policy
 	}
-	if o.Script != "" {
+	if o.Script != "" && r.cell == nil {
 		var done func()
 		o.Runs, done = r.pathsFor(ctx, s, o.Script, r.after > 0)
 		defer done()
@@ -186,6 +191,8 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if r.after > 0 {
 		begun = true // said by then
 		res, moved, runErr = r.runOrMove(sigs.ctx, s, o)
+	} else if r.cell != nil {
+		res, runErr = r.runCell(sigs.ctx, s, o)
 	} else {
 		res, runErr = bash.Run(sigs.ctx, o)
 	}
@@ -204,6 +211,7 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	}
 	printErr := r.print(s, &res, live) // what is remarked of the run itself comes behind its output
 	r.explain(&res, o.Argv)
+	r.cell.explain(r.environment)
 	switch {
 	case runErr != nil:
 		return runErr
@@ -311,12 +319,14 @@ type runResult struct {
 	Job           *string `json:"job,omitempty"` // of a run that goes on in the background
 	// Sandbox is not there without one.
 	Sandbox *sandboxResult `json:"sandbox,omitempty"`
+	*cellResult
 }
 
 // describe is what is printed of a run with --json.
 func (r *commandRun) describe(s *session.Session, res *bash.Result) runResult {
 	d := describe(s, res, r.view(res))
 	d.Sandbox = describeSandbox(r.policy, res.Limits)
+	d.cellResult = r.cell.describe()
 	return d
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/agentrun/agentrun/tool/edit"
 	"github.com/agentrun/agentrun/tool/find"
 	"github.com/agentrun/agentrun/tool/grep"
+	"github.com/agentrun/agentrun/tool/python"
 	"github.com/agentrun/agentrun/tool/read"
 	"github.com/agentrun/agentrun/tool/toolset"
 	"github.com/agentrun/agentrun/tool/workspace"
@@ -30,6 +31,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 	}
 	var (
 		shell = &bash.Tool{Background: &supervisor.Background{}} // which is not asked either
+		code  = &python.Tool{Services: &python.Services{Files: b.files}}
 		pages = read.Tool{Files: b.files}
 		out   edit.Output
 		urls  find.Sources
@@ -39,10 +41,13 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		shell.Dir, shell.Artifacts = b.files.Dir(), out.Artifacts
 		shell.Background = &inSession{b}
 		urls = &sources{b.environment, b.manager, b.session}
-		pages.Router, pages.Blobs = internalurl.ForSession(b.manager, b.session), b.manager.Blobs()
+		pages.Router = internalurl.ForSession(b.manager, b.session)
+		code.Dir, code.Artifacts, code.Blobs = b.files.Dir(), out.Artifacts, b.session
+		code.Services.Router, code.Services.Artifacts, code.Services.Bash.Artifacts = pages.Router, out.Artifacts, out.Artifacts
 	}
 	return toolset.New(
 		shell,
+		code,
 		pages,
 		edit.Tool{Workspace: b.files, Output: out},
 		write.Tool{Workspace: b.files, Output: out},
@@ -109,17 +114,14 @@ func newCallCommand(env *environment) *cobra.Command {
 		Short: "Call a tool as a model does",
 		Long: `call calls one of agentrun tools with arguments that its schema describes, - for
 standard input, and prints one object: isError, content (blocks of type text, or
-image with mimeType, data, and original, the blob of the picture as it was where
-data is a smaller one), details (an object for programs, or null) and
+image with mimeType and data), details (an object for programs, or null) and
 artifact (the URL that holds everything when the text does not, or null).
 
 The status is 0 whatever the tool answers, also when the arguments are not as
 the schema says: isError tells that, with a sentence for the model. It is 1 when
 agentrun itself failed, and 2 when there is no such tool.
 
-The tools work in the working directory and in the directories of --root, and
-refuse what is outside, also behind links. The verbs read, grep and find open
-whatever they are given: there a person names it, here a model does.`,
+The tools work in the working directory, and in the directories of --root.`,
 		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
   agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -149,7 +151,6 @@ type imageContent struct {
 	Type     string `json:"type"`
 	MIMEType string `json:"mimeType"`
 	Data     []byte `json:"data"`
-	Original string `json:"original,omitempty"`
 }
 
 // describeCall is a result in the form in which it is printed.
@@ -162,7 +163,7 @@ func describeCall(r *tool.Result) called {
 		c.Content = append(c.Content, textContent{"text", strings.ToValidUTF8(r.Text, "\uFFFD")})
 	}
 	for _, image := range r.Images {
-		c.Content = append(c.Content, imageContent{"image", image.MIMEType, image.Data, image.Original})
+		c.Content = append(c.Content, imageContent{"image", image.MIMEType, image.Data})
 	}
 	return c
 }

@@ -267,7 +267,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 			dir = where.dir
 		}
 		res.Exit, err = r.Shell.RunScript(ctx, &Script{
-			Text: r.Runs, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: stdoutW, Stderr: stderrW, Separate: r.Separate, Timeout: r.Timeout,
+			Text: r.Runs, Run: r.id, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: stdoutW, Stderr: stderrW, Separate: r.Separate, Timeout: r.Timeout,
 			Kill: r.Kill, Feedback: r.feedback.found, Limit: out.limit, Started: started,
 		})
 	} else {
@@ -352,7 +352,7 @@ func (r *run) message(res *Result) ending {
 // conclude fills in what follows from how the command ended and what the sink says.
 func (r *run) conclude(res *Result) {
 	sum := &res.Summary
-	res.Output = withRemarks(sum.View, res.Remarks(r.Timeout))
+	res.Output = WithRemarks(sum.View, res.Remarks(r.Timeout))
 	res.Finish = Finish{
 		Run: r.id, TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
 		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, Delivered: r.stayed,
@@ -369,8 +369,8 @@ func (r *run) conclude(res *Result) {
 	}
 }
 
-// withRemarks puts remarks on lines of their own below a view.
-func withRemarks(view string, remarks []string) string {
+// WithRemarks puts remarks on lines of their own below a view.
+func WithRemarks(view string, remarks []string) string {
 	if len(remarks) == 0 {
 		return view
 	}

@@ -23,6 +23,15 @@ type StartError struct {
 	err  error
 }
 
+// NotStarted is why a [Runner] did not start what it was given; the exit code is that of err where it is a StartError.
+func NotStarted(name string, err error) *StartError {
+	s := &StartError{Name: name, Code: CodeFailure, why: err.Error(), err: err}
+	if inner := (*StartError)(nil); errors.As(err, &inner) {
+		s.Code = inner.Code
+	}
+	return s
+}
+
 func (e *StartError) Error() string { return e.Name + ": " + e.why }
 func (e *StartError) Unwrap() error { return e.err }
 

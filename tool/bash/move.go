@@ -99,7 +99,7 @@ func (r *run) soFar(sink *outputsink.Sink) (outputsink.Summary, error) {
 	sum.Notice, sum.TotalBytes = "", size
 	if sum.View = sum.Text; sum.Truncated {
 		sum.Notice = fmt.Sprintf("[Showing the last %s of %s until now: all of it is %s]", outputsink.FormatBytes(sum.ShownBytes), outputsink.FormatBytes(size), r.artifact.URL())
-		sum.View = withRemarks(sum.View, []string{sum.Notice})
+		sum.View = WithRemarks(sum.View, []string{sum.Notice})
 	}
 	return sum, nil
 }

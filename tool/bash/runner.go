@@ -21,6 +21,7 @@ type Runner interface {
 // Script is what a Runner runs.
 type Script struct {
 	Text string
+	Run  string   // the id of the run in the log; "" outside of one
 	Dir  string   // the directory to change to before; "" stays
 	Env  []string // variables to export before, KEY=VALUE
 
@@ -68,6 +69,16 @@ func ScriptEnvironment(base []string, dir string, additions []string) (env []str
 func CheckDirectory(dir string) error {
 	_, err := workingDirectory(dir)
 	return err
+}
+
+// FindProgram returns the path of a program: the one that a path names, from dir on, else the one that the PATH of
+// environ has.
+func FindProgram(name, dir string, environ []string) (string, error) {
+	path, err := lookup(name, dir, environ)
+	if err != nil {
+		return "", err
+	}
+	return path, nil
 }
 
 // FindShell returns the path of a shell: the one that is named, by a path or as the PATH has it; for "" bash, else sh.

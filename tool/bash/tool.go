@@ -124,7 +124,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	if err != nil {
 		return tool.Refuse(err), nil
 	}
-	timeout, clamped := clamp(in.Timeout)
+	timeout, clamped := ClampTimeout(in.Timeout)
 	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell}
 	if !filepath.IsAbs(o.Dir) && (o.Dir != "" || t.Shell == nil) {
 		o.Dir = filepath.Join(t.Dir, o.Dir)
@@ -164,7 +164,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	if res.Code != 0 && !res.TimedOut && res.Start == nil {
 		remarks = append(remarks, fmt.Sprintf("[Command exited with code %d]", res.Code))
 	}
-	if out.Text = withRemarks(res.Output, remarks); out.Text == "" {
+	if out.Text = WithRemarks(res.Output, remarks); out.Text == "" {
 		out.Text = "(no output)"
 	}
 	var encodeErr error
@@ -180,7 +180,7 @@ func (t *Tool) moved(m *Moved, clamped string) (tool.Result, error) {
 	}
 	job := fmt.Sprintf("job://%d", *m.Artifact)
 	remarks = append(remarks, fmt.Sprintf("[It goes on in the background as %s; all of its output is artifact://%d, and its result is told when it has ended]", job, *m.Artifact))
-	out := tool.Result{Text: withRemarks(m.Summary.View, remarks), Artifact: m.Summary.Artifact}
+	out := tool.Result{Text: WithRemarks(m.Summary.View, remarks), Artifact: m.Summary.Artifact}
 	var err error
 	out.Details, err = json.Marshal(movedDetails{m.Run, job, m.Summary.Artifact, m.Summary.TotalBytes})
 	return out, err
@@ -214,8 +214,8 @@ func decode(raw json.RawMessage) (input, error) {
 	return in, nil
 }
 
-// clamp brings what a model asked for within the limits, and says so.
-func clamp(seconds *float64) (time.Duration, string) {
+// ClampTimeout brings what a model asked for within the limits, and says so.
+func ClampTimeout(seconds *float64) (time.Duration, string) {
 	if seconds == nil {
 		return DefaultTimeout, ""
 	}
