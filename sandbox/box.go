@@ -191,8 +191,11 @@ func (l *Launch) Began(pid int) error {
 	return fmt.Errorf("%w: %s", ErrFailed, f.Text)
 }
 
-// Abandon is called when the process could not be started.
+// Abandon is called when the process could not be started. It may be called for nil.
 func (l *Launch) Abandon() {
+	if l == nil {
+		return
+	}
 	l.Report.Close()
 	l.r.Close()
 }
@@ -203,6 +206,20 @@ type Attr struct {
 	User  bool    `json:"user,omitempty"`  // a user namespace with this user alone
 	UID   int     `json:"uid,omitempty"`
 	GID   int     `json:"gid,omitempty"`
+}
+
+// String is what ParseAttr reads.
+func (a Attr) String() string {
+	text, _ := json.Marshal(a) // of numbers
+	return string(text)
+}
+
+// ParseAttr reads what String returns; "" is the zero Attr.
+func ParseAttr(text string) (a Attr, err error) {
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &a)
+	}
+	return a, err
 }
 
 // attr is what the first step needs of clone(2): a process of many threads can not make a user namespace later.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/sandbox"
 )
 
 // How long what a command left running has to end.
@@ -26,14 +27,14 @@ const (
 )
 
 // serve is the life of a shim. Its arguments are the numbers of the files, whether there is a terminal, the directory of
-// the control group ("" for none), and the command.
+// the control group ("" for none), what a sandbox needs (the same), and the command.
 func serve(args []string) int {
 	runtime.LockOSThread() // the command is killed when this thread ends, which is when the process does
 	socket := os.NewFile(3, "owner")
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		syscall.CloseOnExec(3) // a kernel before 5.11; what the owner's parent left open stays open
 	}
-	if len(args) < 5 {
+	if len(args) < 6 {
 		return 2
 	}
 	own := openTree(args[2])
@@ -60,7 +61,11 @@ func serve(args []string) int {
 
 // start starts the command. This process lets go of the files.
 func start(args []string, own *tree) (int, error) {
-	numbers, terminal, path, argv := args[0], args[1] == "true", args[3], args[4:]
+	numbers, terminal, path, argv := args[0], args[1] == "true", args[4], args[5:]
+	box, err := sandbox.ParseAttr(args[3])
+	if err != nil {
+		return 0, syscall.EINVAL
+	}
 	var files []uintptr
 	next := 4
 	if numbers != "" {
@@ -81,6 +86,7 @@ func start(args []string, own *tree) (int, error) {
 		Env: os.Environ(), Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Setctty: terminal},
 	}
+	box.Apply(attr.Sys)
 	pid, err := own.start(path, argv, attr)
 	for fd := 4; fd < next; fd++ {
 		syscall.Close(fd)

@@ -35,6 +35,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/sandbox"
 )
 
 // name is argument 0 of a shim. No program is called so.
@@ -64,6 +66,8 @@ type Command struct {
 	Files []*os.File
 	// Terminal makes Files[0] the controlling terminal of the command.
 	Terminal bool
+	// Box is where the command runs; nil is nowhere in particular. The shim is outside.
+	Box *sandbox.Box
 }
 
 // Status is how a command ended.
@@ -100,6 +104,16 @@ func Start(c Command) (*Shim, error) {
 		unix.Close(pair[1])
 		return nil, fmt.Errorf("making a socket: %w", err)
 	}
+	launch, err := c.enter()
+	if err != nil {
+		unix.Close(pair[0])
+		unix.Close(pair[1])
+		return nil, err
+	}
+	attr := ""
+	if launch != nil {
+		attr = launch.Attr.String()
+	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "shim"), os.NewFile(uintptr(pair[1]), "shim")
 	defer theirs.Close()
 	var open []string // the numbers that the files will have, in the order of ExtraFiles
@@ -114,7 +128,7 @@ func Start(c Command) (*Shim, error) {
 	if tree != nil {
 		group = tree.Path()
 	}
-	args := []string{name, strings.Join(open, ","), strconv.FormatBool(c.Terminal), group, c.Path}
+	args := []string{name, strings.Join(open, ","), strconv.FormatBool(c.Terminal), group, attr, c.Path}
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: append(args, c.Argv...), Dir: c.Dir, Env: c.Env,
 		ExtraFiles: extra, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
@@ -128,6 +142,7 @@ func Start(c Command) (*Shim, error) {
 	if err != nil {
 		ours.Close()
 		tree.remove()
+		launch.Abandon()
 		return nil, fmt.Errorf("starting a process to own others: %w", err)
 	}
 	s := &Shim{cmd: cmd, socket: ours, tree: tree, exited: make(chan struct{}), done: make(chan struct{})}
@@ -137,10 +152,41 @@ func Start(c Command) (*Shim, error) {
 		_ = cmd.Wait()
 		tree.remove()
 		dismiss(cmd.Process.Pid, false)
+		launch.Abandon()
 		return nil, err
 	}
 	go s.follow(lines)
+	if launch != nil {
+		if err := launch.Began(s.pid); err != nil {
+			<-s.done // it has told why
+			return nil, err
+		}
+	}
 	return s, nil
+}
+
+// enter makes a command that has a box one that goes into it first.
+func (c *Command) enter() (*sandbox.Launch, error) {
+	if c.Box == nil {
+		return nil, nil
+	}
+	var keep []int
+	for fd, f := range c.Files {
+		if fd > 2 && f != nil {
+			keep = append(keep, fd)
+		}
+	}
+	report := max(3, len(c.Files))
+	launch, err := c.Box.Launch(sandbox.Command{Path: c.Path, Argv: c.Argv, Dir: c.Dir, Env: c.Env, Report: report, Keep: keep})
+	if err != nil {
+		return nil, err
+	}
+	c.Path, c.Argv, c.Env = launch.Path, launch.Argv, launch.Env
+	files := make([]*os.File, report+1)
+	copy(files, c.Files)
+	files[report] = launch.Report
+	c.Files = files
+	return launch, nil
 }
 
 // begin waits for the first line.

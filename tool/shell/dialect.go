@@ -2,7 +2,6 @@ package shell
 
 import (
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -96,17 +95,16 @@ func dialectOf(path string) *dialect {
 func oneLine(s string) string { return strings.TrimSpace(strings.ReplaceAll(s, "\n", " ")) }
 
 // booting is what a new shell reads first: the functions of the loop, the state to begin with, and where the files are.
-func (d *dialect) booting(pid, text, ctl, state int, once bool) string {
-	fds := "/proc/" + strconv.Itoa(pid) + "/fd"
+func (d *dialect) booting(fds, text, ctl, state string, once bool) string {
 	var b strings.Builder
 	b.WriteString(d.boot)
 	if once {
 		b.WriteString("__agentrun_save() { :; }\n")
 	}
-	if state >= 0 {
-		b.WriteString(". " + fds + "/" + strconv.Itoa(state) + "\n")
+	if state != "" {
+		b.WriteString(". " + fds + "/" + state + "\n")
 	}
-	b.WriteString("__agentrun_fds=" + fds + " __agentrun_text=" + strconv.Itoa(text) + " __agentrun_ctl=" + strconv.Itoa(ctl) + "\n")
+	b.WriteString("__agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "\n")
 	return b.String()
 }
 

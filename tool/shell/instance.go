@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentrun/agentrun/internal/pipe"
 	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/internal/shim"
@@ -98,6 +96,14 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 	i.in, files[d.in] = open(false)
 	var r, control *os.File
 	r, control = open(true)
+	telling := ""
+	if err == nil {
+		theirs = theirs[:len(theirs)-1]
+		if r, control, telling, err = s.exchange.telling(r, control); err != nil {
+			return nil, err
+		}
+		i.told = control // the loop opens it by its path
+	}
 	i.control = pipe.NewReader(r, nil, i.listen)
 	r, files[d.out] = open(true)
 	i.out = pipe.NewReader(r, &i.mu, func(b []byte) { i.deliver(b, false) })
@@ -106,24 +112,23 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 	if err != nil {
 		return nil, fmt.Errorf("starting a shell: making a pipe: %w", err)
 	}
-	if i.text, err = memoryFile("script"); err != nil {
+	var text string
+	if i.text, text, err = s.exchange.file("script"); err != nil {
 		return nil, err
 	}
-	boot, err := memoryFile("boot")
+	boot, booting, err := s.exchange.file("boot")
 	if err != nil {
 		return nil, err
 	}
 	defer boot.Close()
-	i.told = control
-	theirs = theirs[:len(theirs)-3]
-	theirs = append(theirs, files[d.out], files[d.err])
-	state := -1
+	state := ""
 	s.mu.Lock()
 	if s.good >= 0 {
-		state = int(s.states[s.good].Fd())
+		state = s.slots[s.good]
 	}
 	s.mu.Unlock()
-	if _, err = boot.WriteString(d.booting(os.Getpid(), int(i.text.Fd()), int(control.Fd()), state, s.opts.Once)); err != nil {
+	_, fds := s.exchange.dirs()
+	if _, err = boot.WriteString(d.booting(fds, text, telling, state, s.opts.Once)); err != nil {
 		return nil, fmt.Errorf("starting a shell: %w", err)
 	}
 	env, dir, err := bash.ScriptEnvironment(s.opts.Environ, s.opts.Dir, s.opts.Env)
@@ -131,12 +136,12 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 		return nil, err
 	}
 	argv := append([]string{s.path}, d.args...)
-	argv = append(argv, "-c", d.loop, "bash", "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(int(boot.Fd())))
+	argv = append(argv, "-c", d.loop, "bash", fds+"/"+booting)
 	argv[0] = "bash"
 	if d != bashDialect {
 		argv[0], argv[len(argv)-2] = "sh", "sh"
 	}
-	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files}); err != nil {
+	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files, Box: s.exchange.box}); err != nil {
 		return nil, fmt.Errorf("starting the shell %s: %w", s.path, err)
 	}
 	i.control.Start()
@@ -236,7 +241,7 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	if c.Separate {
 		stderr = i.shell.dialect.err
 	}
-	head := fmt.Sprintf("__agentrun_call=%d __agentrun_slot=%d __agentrun_err=%d __agentrun_nonce=%s; ", i.calls, i.shell.states[slot].Fd(), stderr, nonce)
+	head := fmt.Sprintf("__agentrun_call=%d __agentrun_slot=%s __agentrun_err=%d __agentrun_nonce=%s; ", i.calls, i.shell.slots[slot], stderr, nonce)
 	text := i.shell.dialect.text(head+before.String(), c.Text)
 	if err := i.text.Truncate(0); err != nil {
 		return fmt.Errorf("giving the script to the shell: %w", err)
@@ -453,13 +458,4 @@ func newNonce() (string, error) {
 		return "", fmt.Errorf("making a number: %w", err)
 	}
 	return hex.EncodeToString(b[:]), nil
-}
-
-// memoryFile makes a file without a name, in memory.
-func memoryFile(name string) (*os.File, error) {
-	fd, err := unix.MemfdCreate("agentrun-"+name, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("making a file in memory: %w", err)
-	}
-	return os.NewFile(uintptr(fd), name), nil
 }

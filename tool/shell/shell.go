@@ -42,6 +42,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/agentrun/agentrun/internal/shim"
@@ -68,6 +69,9 @@ type Options struct {
 	Environ []string
 	// Once says that there will be one script: its state is not kept, and that the shell ended with it is not told.
 	Once bool
+	// Sandbox is what the shell, and everything that it starts, may do for its life; nil is everything. Its private
+	// files outlive an end of the shell's process.
+	Sandbox *sandbox.Policy
 }
 
 // Shell is one shell. Use [New].
@@ -80,9 +84,12 @@ type Shell struct {
 
 	mu     sync.Mutex // guards what is below; held for moments only
 	states [2]*os.File
-	good   int // the slot of states that holds the last state; -1 when there is none
+	slots  [2]string // their names
+	good   int       // the slot of states that holds the last state; -1 when there is none
 	closed bool
 	others sync.WaitGroup // shells of concurrent scripts
+
+	exchange exchange
 
 	live *instance // owned by who has the turn
 }
@@ -101,8 +108,13 @@ func New(o Options) (*Shell, error) {
 		return nil, err
 	}
 	s.dialect = dialectOf(s.path)
+	if !o.Sandbox.IsZero() {
+		if s.exchange.box, err = sandbox.New(*o.Sandbox); err != nil {
+			return nil, fmt.Errorf("starting a shell: %w", err)
+		}
+	}
 	for i := range s.states {
-		if s.states[i], err = memoryFile("state"); err != nil {
+		if s.states[i], s.slots[i], err = s.exchange.file("state"); err != nil {
 			s.release()
 			return nil, err
 		}
@@ -146,7 +158,7 @@ func (s *Shell) aside(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 
 // Copy returns another shell, which begins with the state of the last script that ended in s. Once is that of [Options].
 func (s *Shell) Copy(once bool) (*Shell, error) {
-	own, err := New(Options{Path: s.path, Dir: s.opts.Dir, Env: s.opts.Env, Environ: s.opts.Environ, Once: once})
+	own, err := New(Options{Path: s.path, Dir: s.opts.Dir, Env: s.opts.Env, Environ: s.opts.Environ, Once: once, Sandbox: s.opts.Sandbox})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +198,20 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 	if err := s.live.hasDirectory(c.Dir); err != nil {
 		return bash.Exit{Code: bash.CodeFailure}, err
 	}
+	if s.exchange.box != nil && c.Stdin != "" {
+		within := *c
+		stop := func() {}
+		var err error
+		if within.Stdin, stop, err = s.exchange.input(c.Stdin); err != nil {
+			return bash.Exit{Code: bash.CodeFailure}, err
+		}
+		defer stop()
+		c = &within
+	}
 	exit, ended, err := s.live.run(ctx, c)
+	if s.exchange.box != nil {
+		exit.Limits = s.exchange.box.Settle(syscall.WaitStatus(exit.Code << 8))
+	}
 	exit.Notes = append(notes, exit.Notes...)
 	if ended {
 		if s.live.close() > 0 && !s.opts.Once && !exit.TimedOut && !exit.Cancelled {
@@ -247,6 +272,9 @@ func (s *Shell) Close() error {
 }
 
 func (s *Shell) release() {
+	if s.exchange.box != nil {
+		s.exchange.box.Close()
+	}
 	for _, f := range s.states {
 		if f != nil {
 			f.Close()
