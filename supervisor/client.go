@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/internal/withhold"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
@@ -154,6 +155,9 @@ type Command struct {
 	Dir     string // absolute
 	Env     []string
 	Timeout time.Duration // 0 is without limit
+	// Sandbox is what it may do, with absolute paths; nil is everything. A named shell has one for its life: with
+	// another it is another shell of that name.
+	Sandbox *sandbox.Policy
 }
 
 // Start starts a job and returns its number, which is that of its artifact.
@@ -169,7 +173,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	d, err := c.ask(ctx, got, request{
-		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout,
+		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox,
 	})
 	return d.Job, err
 }
@@ -214,6 +218,8 @@ type Shell struct {
 	Name   string
 	Path   string // of its program, when it is made; "" is bash
 	Cwd    string // where it starts, when it is made
+	// Sandbox is what it may do, see [Command].
+	Sandbox *sandbox.Policy
 }
 
 var _ bash.Runner = (*Shell)(nil)
@@ -231,7 +237,7 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 	began := time.Now()
 	err = got.sendJSON(frameRequest, request{
 		Version: version, Op: "run", Shell: s.Name, Path: s.Path, Cwd: s.Cwd, Script: c.Text, Dir: c.Dir, Env: c.Env,
-		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate,
+		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate, Sandbox: s.Sandbox,
 	})
 	if err != nil {
 		return exit, fmt.Errorf("asking the supervisor: %w", err)

@@ -51,16 +51,16 @@ type front struct {
 
 // foreground runs a script for a client that waits, and that may ask for it to become a job.
 func (s *server) foreground(c *conn, q *request) error {
-	var sh *shell.Shell
+	var sh bash.Runner
 	if q.Shell != "" {
 		n, release, err := s.hold(q)
 		if err != nil {
 			return err
 		}
 		defer release()
-		sh = n.Shell
+		sh = n
 	} else {
-		own, err := shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true})
+		own, err := shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true, Sandbox: q.Sandbox})
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (c *Client) Run(ctx context.Context, f Foreground) (bash.Result, *bash.Move
 	err = got.sendJSON(frameRequest, request{
 		Version: version, Op: "foreground", Script: f.Script, Runs: f.Runs, Shell: f.Shell, Path: f.Path, Dir: f.Dir, Cwd: cwd,
 		Env: f.Env, Environ: os.Environ(), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
-		Unrecorded: f.Unrecorded, Live: f.Live != nil,
+		Unrecorded: f.Unrecorded, Live: f.Live != nil, Sandbox: f.Sandbox,
 	})
 	if err != nil {
 		return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)
@@ -248,7 +248,7 @@ var _ bash.Background = (*Background)(nil)
 // RunOrMove implements [bash.Background].
 func (b *Background) RunOrMove(ctx context.Context, o bash.Options, after time.Duration) (bash.Result, *bash.Moved, error) {
 	return b.Client.Run(ctx, Foreground{
-		Command: Command{Script: o.Script, Runs: o.Runs, Shell: b.Shell, Path: b.Path, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout},
+		Command: Command{Script: o.Script, Runs: o.Runs, Shell: b.Shell, Path: b.Path, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: o.Sandbox},
 		After:   after, Move: o.Move, Unrecorded: o.Unrecorded, Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type server struct {
 // named is a shell that goes on.
 type named struct {
 	*shell.Shell
+	note  string // for those who run something in it; "" for none
 	users int
 	idle  *time.Timer
 }
@@ -220,18 +222,24 @@ func (s *server) stop(c *conn) error {
 func (s *server) hold(q *request) (n *named, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = s.shells[q.Shell]
+	key := q.shellKey()
+	n = s.shells[key]
 	if n == nil {
 		if len(s.shells) >= MaxShells {
 			return nil, nil, fmt.Errorf("the session has %d shells, which is as many as it may have: wait until one has been idle for %v", MaxShells, s.opts.ShellIdle)
 		}
-		sh, err := shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ})
+		sh, err := shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Sandbox: q.Sandbox})
 		if err != nil {
 			return nil, nil, err
 		}
 		n = &named{Shell: sh}
-		n.idle = time.AfterFunc(s.opts.ShellIdle, func() { s.retire(q.Shell) })
-		s.shells[q.Shell] = n
+		for other := range s.shells {
+			if name, _, _ := strings.Cut(other, "\x00"); name == q.Shell {
+				n.note = fmt.Sprintf("There is a shell %s with another sandbox; this one is of its own, and goes on beside it", q.Shell)
+			}
+		}
+		n.idle = time.AfterFunc(s.opts.ShellIdle, func() { s.retire(key) })
+		s.shells[key] = n
 	}
 	n.users++
 	n.idle.Stop()
@@ -241,6 +249,25 @@ func (s *server) hold(q *request) (n *named, release func(), err error) {
 		n.users--
 		n.idle.Reset(s.opts.ShellIdle)
 	}, nil
+}
+
+// shellKey tells shells apart: by name, and by what they may do, which is for life. A state is never carried from one
+// sandbox to another: what one left could do harm in a wider one.
+func (q *request) shellKey() string {
+	if q.Sandbox.IsZero() {
+		return q.Shell
+	}
+	policy, _ := json.Marshal(q.Sandbox) // came as JSON
+	return q.Shell + "\x00" + string(policy)
+}
+
+// RunScript implements [bash.Runner].
+func (n *named) RunScript(ctx context.Context, c *bash.Script) (bash.Exit, error) {
+	exit, err := n.Shell.RunScript(ctx, c)
+	if n.note != "" {
+		exit.Notes = append(exit.Notes, n.note)
+	}
+	return exit, err
 }
 
 // retire ends a shell that nobody has used for long.
@@ -399,7 +426,7 @@ func (s *server) unstart() {
 // shellOfJob is a shell of the job's own; with a name it begins as that one is.
 func (s *server) shellOfJob(q *request) (*shell.Shell, error) {
 	if q.Shell == "" {
-		return shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true})
+		return shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true, Sandbox: q.Sandbox})
 	}
 	n, release, err := s.hold(q)
 	if err != nil {

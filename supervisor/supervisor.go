@@ -2,7 +2,7 @@
 //
 // A session has at most one supervisor, a process that is started when it is first needed ([Client]) and ends a minute
 // after the last shell and job. It holds a lock, and listens on a socket, both in <home>/run, mode 0600 in a directory of mode 0700. Whoever
-// connects has to have its user id (SO_PEERCRED of unix(7)).
+// connects has to have its user id (SO_PEERCRED of unix(7)), and must not be in a sandbox.
 //
 // # Promises
 //
@@ -41,6 +41,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/sandbox"
 )
 
 // Limits.
@@ -76,17 +77,19 @@ type request struct {
 	Version int    `json:"version"`
 	Op      string `json:"op"` // run, foreground, start, wait, send, kill, stop
 
-	Shell     string        `json:"shell,omitempty"`
-	Path      string        `json:"path,omitempty"` // of the shell's program
-	Script    string        `json:"script,omitempty"`
-	Runs      string        `json:"runs,omitempty"`
-	Dir       string        `json:"dir,omitempty"` // where the script runs
-	Cwd       string        `json:"cwd,omitempty"` // where a new shell starts
-	Env       []string      `json:"env,omitempty"`
-	Environ   []string      `json:"environ,omitempty"` // of a new shell
-	Timeout   time.Duration `json:"timeout,omitempty"`
-	Separate  bool          `json:"separate,omitempty"`
-	MaxOutput int64         `json:"maxOutput,omitempty"`
+	Shell    string        `json:"shell,omitempty"`
+	Path     string        `json:"path,omitempty"` // of the shell's program
+	Script   string        `json:"script,omitempty"`
+	Runs     string        `json:"runs,omitempty"`
+	Dir      string        `json:"dir,omitempty"` // where the script runs
+	Cwd      string        `json:"cwd,omitempty"` // where a new shell starts
+	Env      []string      `json:"env,omitempty"`
+	Environ  []string      `json:"environ,omitempty"` // of a new shell
+	Timeout  time.Duration `json:"timeout,omitempty"`
+	Separate bool          `json:"separate,omitempty"`
+
+	Sandbox   *sandbox.Policy `json:"sandbox,omitempty"` // of the shell; its paths are absolute
+	MaxOutput int64           `json:"maxOutput,omitempty"`
 
 	Unrecorded bool `json:"unrecorded,omitempty"` // foreground: only what is moved is recorded
 	Live       bool `json:"live,omitempty"`       // foreground: the client wants the output as it comes
@@ -241,6 +244,9 @@ func samePeer(c *net.UnixConn) error {
 	}
 	if int(cred.Uid) != os.Geteuid() {
 		return fmt.Errorf("user %d is connected, and this is user %d", cred.Uid, os.Geteuid())
+	}
+	if sandbox.Confined(int(cred.Pid)) {
+		return fmt.Errorf("process %d is in a sandbox, and would have something run outside", cred.Pid)
 	}
 	return nil
 }

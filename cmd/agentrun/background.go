@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/supervisor"
@@ -36,12 +35,12 @@ func (r *commandRun) choose(o *bash.Options, s *session.Session) (func(), error)
 		if err != nil {
 			return nothing, err
 		}
-		o.Shell = &supervisor.Shell{Client: r.supervisorOf(s), Name: r.shell, Path: r.program, Cwd: cwd}
+		o.Shell = &supervisor.Shell{Client: r.supervisorOf(s), Name: r.shell, Path: r.program, Cwd: cwd, Sandbox: r.policy}
 	case r.program != "":
 		if r.pass {
 			return nothing, usagef("--stdin and --shell-path exclude each other: a shell's input is empty")
 		}
-		sh, err := shell.New(shell.Options{Path: r.program, Once: true})
+		sh, err := shell.New(shell.Options{Path: r.program, Once: true, Sandbox: r.policy})
 		if err != nil {
 			return nothing, err
 		}
@@ -88,7 +87,7 @@ func (r *commandRun) runOrMove(ctx context.Context, s *session.Session, o bash.O
 		}
 	}
 	return r.supervisorOf(s).Run(ctx, supervisor.Foreground{
-		Command: supervisor.Command{Script: o.Script, Runs: o.Runs, Shell: r.shell, Path: r.program, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout},
+		Command: supervisor.Command{Script: o.Script, Runs: o.Runs, Shell: r.shell, Path: r.program, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: r.policy},
 		After:   time.Duration(r.after), Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
 		Refused: func(err error) { r.remark("%v: it is waited for", err) },
 	})
@@ -126,13 +125,10 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 	if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
 		return err
 	}
-	if r.policy != nil {
-		return usagef("jobs have no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
-	}
 	if err := r.beginSession(ctx, s); err != nil {
 		return err
 	}
-	c := supervisor.Command{Script: script, Shell: r.shell, Path: r.program, Env: r.env, Timeout: time.Duration(r.timeout)}
+	c := supervisor.Command{Script: script, Shell: r.shell, Path: r.program, Env: r.env, Timeout: time.Duration(r.timeout), Sandbox: r.policy}
 	if r.cwd != "" || r.shell == "" {
 		if c.Dir, err = filepath.Abs(r.cwd); err != nil {
 			return err

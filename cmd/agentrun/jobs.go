@@ -53,7 +53,9 @@ func newJobsStartCommand(env *environment) *cobra.Command {
 		Short: "Start a command in the background and print its id",
 		Long: `start runs a program with its arguments in the background. For a script use
 agentrun bash --background. What it reads is what jobs send sends. It ends after
-24 h unless --timeout says otherwise (0 never).`,
+24 h unless --timeout says otherwise (0 never).
+
+` + sandboxHelp,
 		Example: `  agentrun jobs start -- npm run dev
   agentrun jobs start --timeout 1h --json -- make soak | jq -r .id`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -69,6 +71,7 @@ agentrun bash --background. What it reads is what jobs send sends. It ends after
 	f := cmd.Flags()
 	f.Var(&run.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
 	f.StringVar(&run.cwd, "cwd", "", "run the command in the directory `DIR`")
+	run.confinement.addFlags(f)
 	f.Var(&run.env, "env", "set a variable for the command, or with a name alone pass on one that is withheld; may be repeated")
 	return cmd
 }

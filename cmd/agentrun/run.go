@@ -153,8 +153,8 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
 		return err
 	}
-	if r.policy != nil && (r.shell != "" || r.program != "" || r.after > 0 || r.cell != nil) {
-		return usagef("a shell that goes on, a kernel, and what may go on in the background, have no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
+	if r.policy != nil && r.cell != nil {
+		return usagef("a kernel has no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
 	}
 	o.Tree = r.after == 0 && process.Subreap() == nil
 	if r.after == 0 && r.cell == nil {

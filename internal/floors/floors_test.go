@@ -136,6 +136,7 @@ var along = map[arrow]string{
 	{"session/doctor", "bundle"}:                             "what is lost here may be in a bundle",
 	{"tool/bash", "tool"}:                                    "implements Tool",
 	{"tool/read", "tool"}:                                    "implements Tool",
+	{"internal/shim", "sandbox"}:                             "starts commands in a box",
 	{"sandbox", "internal/cgroup"}:                           "limits are held by control groups",
 	{"sandbox", "internal/process"}:                          "tells whether the maker of a directory lives, and who is below a process",
 	{"transcript", "tool/bash"}:                              "a run's start and end are told as one",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool"
 )
 
@@ -38,6 +39,8 @@ type Tool struct {
 	Sink *outputsink.Options
 	// Shell runs the scripts, so that one finds what the one before left; nil starts a shell for each.
 	Shell Runner
+	// Sandbox is what scripts may do; nil is everything. A model can not change it. Shell has its own, and must be nil.
+	Sandbox *sandbox.Policy
 	// Live gets the output as it comes, see Options.Live; nil for nobody.
 	Live io.Writer
 	// Background runs the scripts that may go on as jobs, in place of Shell; nil offers that to nobody.
@@ -125,7 +128,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 		return tool.Refuse(err), nil
 	}
 	timeout, clamped := ClampTimeout(in.Timeout)
-	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell}
+	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell, Sandbox: t.Sandbox}
 	if !filepath.IsAbs(o.Dir) && (o.Dir != "" || t.Shell == nil) {
 		o.Dir = filepath.Join(t.Dir, o.Dir)
 	}
