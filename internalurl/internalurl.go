@@ -20,8 +20,14 @@
 // on, ":10-20", ":10+5" five lines, ":10-" from line 10 on, ":-50" the last 50,
 // and lists such as ":1-3,90-95", which are sorted and merged. ":raw" asks for
 // the bytes as they are; it goes with lines in either order (":raw:10-20",
-// ":10-20:raw"). The form is that of oh-my-pi 18. A selector does not go with a
-// part of structured output.
+// ":10-20:raw"). The form is that of oh-my-pi 18. ":10@51200" is from line 10 on
+// without the first 51,200 bytes of that line as it is shown, ":p7", ":p7-9" and ":p7-"
+// are pages of a document that has pages, with lines behind it if any are meant. A
+// selector does not go with a part of structured output.
+//
+// What is in an archive is named behind ":/", before a selector:
+// artifact://3:/dir/file.txt:10-20. The name is as the archive has it, without escapes.
+// A Router opens the archive; who reads it finds the member.
 //
 // # Promises
 //

@@ -24,10 +24,17 @@ type Selector struct {
 	Raw    bool    // bytes as they are, without paging
 	Ranges []Range // ascending, neither overlapping nor adjacent
 	Tail   int64   // the last lines; 0 when Ranges is meant
+	// Skip is how many bytes of the first line of Ranges, as it is shown, are left out.
+	Skip int64
+	// Pages are those of a document that has pages, of which then the lines are counted; the zero
+	// value selects none in particular.
+	Pages Range
 }
 
 // IsZero reports whether nothing was selected.
-func (s Selector) IsZero() bool { return !s.Raw && len(s.Ranges) == 0 && s.Tail == 0 }
+func (s Selector) IsZero() bool {
+	return !s.Raw && len(s.Ranges) == 0 && s.Tail == 0 && s.Pages == Range{}
+}
 
 // String is the selector as it ends a URL, colon included; "" for the zero one.
 func (s Selector) String() string {
@@ -35,12 +42,24 @@ func (s Selector) String() string {
 	if s.Raw {
 		b.WriteString(":raw")
 	}
+	switch p := s.Pages; {
+	case p == Range{}:
+	case p.Last == ToEnd:
+		fmt.Fprintf(&b, ":p%d-", p.First)
+	case p.Last == p.First:
+		fmt.Fprintf(&b, ":p%d", p.First)
+	default:
+		fmt.Fprintf(&b, ":p%d-%d", p.First, p.Last)
+	}
 	if s.Tail > 0 {
 		fmt.Fprintf(&b, ":-%d", s.Tail)
 	}
 	for i, r := range s.Ranges {
 		b.WriteByte(":,"[min(i, 1)])
 		b.WriteString(strconv.FormatInt(r.First, 10))
+		if i == 0 && s.Skip > 0 {
+			fmt.Fprintf(&b, "@%d", s.Skip)
+		}
 		switch {
 		case r.Last == ToEnd:
 		case r.Last == r.First:
@@ -108,16 +127,18 @@ func CutSelector(name string) (rest string, sel Selector, err error) {
 func parseSelector(parts []string) (Selector, error) {
 	var sel Selector
 	whole := ":" + strings.Join(parts, ":")
-	if len(parts) > 2 {
-		return Selector{}, invalidSelector(whole)
-	}
 	lines := false
 	for _, part := range parts {
-		switch raw := strings.EqualFold(part, "raw"); {
-		case raw && sel.Raw, !raw && lines:
+		raw, pages := strings.EqualFold(part, "raw"), selectsPages(part)
+		switch {
+		case raw && sel.Raw, pages && sel.Pages != Range{}, !raw && !pages && lines:
 			return Selector{}, invalidSelector(whole)
 		case raw:
 			sel.Raw = true
+		case pages:
+			if err := sel.parsePages(part, whole); err != nil {
+				return Selector{}, err
+			}
 		default:
 			lines = true
 			if err := sel.parseLines(part, whole); err != nil {
@@ -128,9 +149,35 @@ func parseSelector(parts []string) (Selector, error) {
 	return sel, nil
 }
 
+// selectsPages reports whether part has the form of a selector of pages.
+func selectsPages(part string) bool {
+	return len(part) > 1 && (part[0] == 'p' || part[0] == 'P') && strings.Trim(part[1:], "0123456789-") == "" && '0' <= part[1] && part[1] <= '9'
+}
+
+// parsePages reads pN, pN-M and pN-: unlike a line, a page is read alone.
+func (s *Selector) parsePages(part, whole string) error {
+	left, right, open := strings.Cut(part[1:], "-")
+	first, ok := parseCount(left)
+	if !ok || first == 0 {
+		return invalidSelector(whole)
+	}
+	s.Pages = Range{first, first}
+	switch {
+	case open && right == "":
+		s.Pages.Last = ToEnd
+	case open:
+		last, ok := parseCount(right)
+		if !ok || last < first {
+			return invalidSelector(whole)
+		}
+		s.Pages.Last = last
+	}
+	return nil
+}
+
 // invalidSelector is the sentence for what reads as no selector at all.
 func invalidSelector(s string) error {
-	return sentence(fmt.Sprintf("Invalid selector '%.80s'. Use :N, :N-M, :N+K, :N-, :-N for the last N lines, a list such as :1-3,8-9, or :raw", s))
+	return sentence(fmt.Sprintf("Invalid selector '%.80s'. Use :N, :N-M, :N+K, :N-, :-N for the last N lines, a list such as :1-3,8-9, :pN for a page of a document, or :raw", s))
 }
 
 func (s *Selector) parseLines(part, whole string) error {
@@ -145,15 +192,42 @@ func (s *Selector) parseLines(part, whole string) error {
 		s.Tail = n
 		return nil
 	}
-	for chunk := range strings.SplitSeq(part, ",") {
-		r, err := parseRange(strings.TrimSpace(chunk), whole)
+	from := int64(0)
+	for i, chunk := range strings.Split(part, ",") {
+		chunk = strings.TrimSpace(chunk)
+		if i == 0 {
+			var ok bool
+			if chunk, ok = s.cutSkip(chunk); !ok {
+				return invalidSelector(whole)
+			}
+		}
+		r, err := parseRange(chunk, whole)
 		if err != nil {
 			return err
+		}
+		if i == 0 {
+			from = r.First
 		}
 		s.Ranges = append(s.Ranges, r)
 	}
 	s.Ranges = merge(s.Ranges)
+	if s.Skip > 0 && s.Ranges[0].First != from {
+		return invalidSelector(whole)
+	}
 	return nil
+}
+
+// cutSkip takes "@N" out behind the number of a line.
+func (s *Selector) cutSkip(chunk string) (string, bool) {
+	line, rest, ok := strings.Cut(chunk, "@")
+	if !ok {
+		return chunk, true
+	}
+	end := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+	skip, ok := parseCount(rest[:end])
+	_, plain := parseCount(trimL(line))
+	s.Skip = skip
+	return line + rest[end:], ok && plain
 }
 
 // parseRange reads N, N-M, N..M, N+K, N- and N.., with an optional L before a
@@ -236,9 +310,9 @@ func merge(ranges []Range) []Range {
 // looksLikeSelector reports whether part has the letters of a selector, valid or
 // not.
 func looksLikeSelector(part string) bool {
-	if part == "" || strings.EqualFold(part, "raw") {
+	if part == "" || strings.EqualFold(part, "raw") || selectsPages(part) {
 		return part != ""
 	}
 	digit := strings.ContainsAny(part, "0123456789")
-	return digit && strings.Trim(part, "0123456789-+.,lL ") == ""
+	return digit && strings.Trim(part, "0123456789-+.,@lL ") == ""
 }

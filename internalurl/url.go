@@ -44,6 +44,9 @@ type URL struct {
 
 	Ref blobref.Ref // blob
 
+	// Member names what is meant within an archive, or what is compressed; "" is the whole.
+	Member string // artifact, blob
+
 	Selector Selector
 }
 
@@ -80,6 +83,12 @@ func Parse(raw string) (URL, error) {
 		return URL{}, unknownScheme(scheme)
 	}
 	u := URL{Scheme: scheme}
+	if scheme == Artifact || scheme == Blob {
+		var err error
+		if rest, u.Member, err = cutMember(rest); err != nil {
+			return URL{}, err
+		}
+	}
 	body, sel, err := cutSelector(scheme, rest)
 	if err != nil {
 		return URL{}, err
@@ -110,6 +119,23 @@ func Parse(raw string) (URL, error) {
 		return URL{}, err
 	}
 	return u, nil
+}
+
+// cutMember takes the name within an archive out of a URL: it begins at ":/" and ends where
+// a selector begins.
+func cutMember(rest string) (without, member string, err error) {
+	at := strings.Index(rest, ":/")
+	if at < 0 {
+		return rest, "", nil
+	}
+	member, _, err = CutSelector(rest[at+2:])
+	if err != nil {
+		return "", "", err
+	}
+	if member == "" {
+		return "", "", sentence("the name behind :/ is empty: name what to read within the archive")
+	}
+	return rest[:at] + rest[at+2+len(member):], member, nil
 }
 
 func unknownScheme(scheme string) error {
@@ -296,9 +322,14 @@ func checkEntry(name string) error {
 func (u URL) Extracts() bool { return u.Query != "" || len(u.Path) > 0 }
 
 // String is the canonical form: Parse gives an equal URL.
-func (u URL) String() string { return u.Resource() + u.Selector.String() }
+func (u URL) String() string {
+	if u.Member != "" {
+		return u.Resource() + ":/" + u.Member + u.Selector.String()
+	}
+	return u.Resource() + u.Selector.String()
+}
 
-// Resource is String without the selector.
+// Resource is String without the member and the selector.
 func (u URL) Resource() string {
 	var b strings.Builder
 	b.WriteString(u.Scheme + "://")

@@ -1,9 +1,8 @@
 package supervisor
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,27 +13,6 @@ import (
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/shell"
 )
-
-// ended is how a script in the foreground ended. It goes as gob: states and errors are texts for people in JSON.
-type ended struct {
-	Result bash.Result
-	Err    string
-}
-
-// movedFrame is a bash.Moved on its way.
-type movedFrame struct {
-	Moved bash.Moved
-	Job   int64 // gob leaves out a pointer to 0
-	Err   string
-}
-
-func encode(v any) []byte {
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(v); err != nil {
-		panic(fmt.Sprintf("encoding %T: %v", v, err)) // a field that gob does not know: a mistake of ours
-	}
-	return b.Bytes()
-}
 
 // front is a script that a client waits for.
 type front struct {
@@ -88,13 +66,12 @@ func (s *server) foreground(c *conn, q *request) error {
 	if err = errors.Join(err, log.Close()); err != nil && res.Run == "" {
 		err = f.end(err)
 	} else {
-		e := ended{Result: res}
+		e := resultFrame{sentResult: sendable(&res)}
 		if err != nil {
 			e.Err = err.Error()
 		}
-		e.Result.Start, e.Result.LiveErr = nil, nil // a shell that can not be started is an error
 		err = f.end(nil)
-		_ = c.send(frameResult, encode(e)) // a client that is gone finds it in the log, or ended it
+		_ = c.sendJSON(frameResult, e) // a client that is gone finds it in the log, or ended it
 	}
 	if err != nil {
 		_ = c.send(frameError, []byte(err.Error()))
@@ -144,7 +121,7 @@ func (f *front) ask() {
 		return
 	}
 	if err := f.reserve(); err != nil {
-		_ = f.c.send(frameMoved, encode(movedFrame{Err: err.Error()}))
+		_ = f.c.sendJSON(frameMoved, movedFrame{Err: err.Error()})
 		return
 	}
 	f.asked = true
@@ -156,7 +133,7 @@ func (f *front) moved(m bash.Moved) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if m.Err != nil {
-		_ = f.c.send(frameMoved, encode(movedFrame{Err: m.Err.Error()}))
+		_ = f.c.sendJSON(frameMoved, movedFrame{Err: m.Err.Error()})
 		return
 	}
 	f.number, f.detached = *m.Artifact, true
@@ -164,7 +141,7 @@ func (f *front) moved(m bash.Moved) {
 	f.jobs[f.number] = f.job
 	f.starts--
 	f.server.mu.Unlock()
-	_ = f.c.send(frameMoved, encode(movedFrame{Moved: m, Job: f.number}))
+	_ = f.c.sendJSON(frameMoved, movedFrame{m.Start, m.Entry, sendableSummary(&m.Summary), ""})
 }
 
 // end gives back what the script had of the supervisor.
@@ -295,26 +272,26 @@ func (f *Foreground) follow(got *conn) (bash.Result, *bash.Moved, error) {
 			}
 		case frameMoved:
 			var m movedFrame
-			if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&m); err != nil {
+			if err := json.Unmarshal(b, &m); err != nil {
 				return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)
 			}
 			if m.Err == "" {
-				m.Moved.Artifact = &m.Job
-				return bash.Result{LiveErr: liveErr}, &m.Moved, nil
+				return bash.Result{LiveErr: liveErr}, &bash.Moved{Start: m.Start, Entry: m.Entry, Summary: m.Summary.received()}, nil
 			}
 			if f.Refused != nil {
 				f.Refused(errors.New(m.Err))
 			}
 		case frameResult:
-			var e ended
-			if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&e); err != nil {
+			var e resultFrame
+			if err := json.Unmarshal(b, &e); err != nil {
 				return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)
 			}
 			if e.Err != "" {
 				err = errors.New(e.Err)
 			}
-			e.Result.LiveErr = liveErr
-			return e.Result, nil, err
+			res := e.received()
+			res.LiveErr = liveErr
+			return res, nil, err
 		default:
 			_, err := answer(kind, b)
 			return bash.Result{}, nil, err

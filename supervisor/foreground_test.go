@@ -2,16 +2,22 @@ package supervisor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -380,5 +386,31 @@ func TestJobsThatMoveAreLimited(t *testing.T) {
 	})
 	if err != nil || m != nil || res.Code != 5 || !strings.Contains(refused, "as many as it may have") {
 		t.Errorf("%+v, %v, %v, %q", res, m, err, refused)
+	}
+}
+
+func TestAResultComesOverAsItIs(t *testing.T) {
+	signal := "SIGTERM"
+	artifact := &bash.FinishArtifact{ID: 0, Bytes: 1 << 40, CRC32C: "0"}
+	want := bash.Result{
+		Exit:   bash.Exit{Code: 143, Signal: signal, TimedOut: true, Began: time.Unix(7, 0).UTC(), User: 1, PeakMemory: 2, Notes: []string{"a"}},
+		Output: "o\n", Run: "r", StartEntry: "s", EndEntry: "e",
+		Summary: outputsink.Summary{
+			View: "v", TotalBytes: 3, Ranges: []outputsink.LineRange{{First: 1, Last: 2}}, Artifact: "artifact://0",
+			ArtifactState: outputsink.ArtifactState{Kind: outputsink.ArtifactCut, Head: 4, Reason: "why"},
+		},
+		Finish:  bash.Finish{Run: "r", Signal: &signal, Artifact: artifact},
+		Streams: &bash.Separated{Stdout: outputsink.Summary{Text: "x"}, Pieces: []bash.Piece{{Stream: "stdout", At: 5, Text: "x"}}},
+	}
+	b, err := json.Marshal(resultFrame{sentResult: sendable(&want)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got resultFrame
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.received(), cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -68,8 +68,8 @@ const (
 	frameStop    = 's' // by the client: as a timeout does
 	frameKill    = 'k' // by the client: at once
 	frameMove    = 'm' // by the client: on in the background; the answer is frameMoved
-	frameMoved   = 'M' // bash.Moved, gob
-	frameResult  = 'Z' // ended, gob
+	frameMoved   = 'M' // movedFrame, JSON
+	frameResult  = 'Z' // resultFrame, JSON
 )
 
 // request is what a client asks for.

@@ -18,6 +18,10 @@ import (
 
 func TestMain(m *testing.M) {
 	shell.Main()
+	if len(os.Args) == 3 && os.Args[0] == "supervisor" {
+		supervise(os.Args[1], os.Args[2])
+		return
+	}
 	m.Run()
 }
 

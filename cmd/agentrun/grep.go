@@ -120,7 +120,9 @@ func newGrepCommand(env *environment) *cobra.Command {
 		Long: `grep prints the lines that match a regular expression (RE2, as in Go; ^ and $
 are the ends of a line), as path:line:text, and with -C those around them as
 path-line-text. It looks in the working directory or in each PATH, without what
-git ignores and without following links, and in each URL:
+git ignores and without following links, and in each URL. Any PATH can be given
+that you can read; agentrun call keeps the tool to the working directory and
+--root.
 
   artifact://3   the output of a command; artifact:// all of the session
   agent://ID     the output of a subagent; agent:// all of the session

@@ -27,11 +27,13 @@ import (
 
 	"github.com/agentrun/agentrun/cmd/agentrun/internal/anew"
 	"github.com/agentrun/agentrun/tool/bash"
+	"github.com/agentrun/agentrun/tool/read"
 	"github.com/agentrun/agentrun/tool/shell"
 )
 
 func main() {
 	shell.Main()
+	read.Main()
 	if err := anew.Err; err != nil {
 		fmt.Fprintf(os.Stderr, "agentrun: %v\n", err)
 		os.Exit(bash.CodeFailure)

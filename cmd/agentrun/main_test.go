@@ -19,11 +19,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/agentrun/agentrun/supervisor"
+	"github.com/agentrun/agentrun/tool/read"
 	"github.com/agentrun/agentrun/tool/shell"
 )
 
 func TestMain(m *testing.M) {
 	shell.Main()
+	read.Main()
 	testscript.Main(m, map[string]func(){"agentrun": main})
 }
 

@@ -31,9 +31,21 @@ func newReadCommand(env *environment) *cobra.Command {
 
 Lines are selected at the end: :10 from line 10 on, :10-20, :10+5 five lines,
 :-50 the last 50, :1-3,90-95. With :raw it is every byte as it is, also of
-lines (:raw:10-20); the status is 1 when they are not the bytes that were kept.`,
+lines (:raw:10-20); the status is 1 when they are not the bytes that were kept.
+
+Files, blobs and artifacts are shown by what they are: text in another encoding
+as UTF-8; a directory or an archive (zip, tar, tar.gz, tar.zst, tar.bz2) as a
+list, and a.zip:dir/x is what is in it (artifact://3:/dir/x in a URL); a
+notebook as its cells with their outputs; a PDF as its text, :p7 and :p7-9 are
+pages of it; of pictures and other content, what it is. With --json pictures
+are in images, as models are given them.
+
+Any file can be read that you can read, also through links. When a model calls
+the tool read (agentrun call), it is kept to the working directory and --root.`,
 		Example: `  agentrun read artifact://0:150000-150002
   agentrun read build.log:-50
+  agentrun read paper.pdf:p7-9
+  agentrun read src.tar.gz:src/main.c:10-20
   agentrun read artifact://0:raw | sha256sum`,
 		Args: positional(1, 1, "one URL or file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +63,7 @@ lines (:raw:10-20); the status is 1 when they are not the bytes that were kept.`
 	}
 	cmd.Flags().Int64Var(&opt.Offset, "offset", 0, "the first line to print is line `N`, from 1")
 	cmd.Flags().Int64Var(&opt.Limit, "limit", 0, "print at most `N` lines")
+	cmd.Flags().BoolVarP(&opt.Numbers, "numbers", "n", false, "put the number of each line in front of it, and a tab")
 	return cmd
 }
 

@@ -70,6 +70,9 @@ func (o *sources) Sources(ctx context.Context, url string) ([]find.Source, error
 	if err != nil {
 		return nil, err
 	}
+	if u.Member != "" {
+		return nil, fmt.Errorf("%s is within an archive: search what agentrun read prints of it", url)
+	}
 	if !u.Selector.IsZero() {
 		return nil, fmt.Errorf("%s selects lines: name the whole of it, as %s", url, u.Resource())
 	}

@@ -41,7 +41,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		shell.Dir, shell.Artifacts = b.files.Dir(), out.Artifacts
 		shell.Background = &inSession{b}
 		urls = &sources{b.environment, b.manager, b.session}
-		pages.Router = internalurl.ForSession(b.manager, b.session)
+		pages.Router, pages.Blobs = internalurl.ForSession(b.manager, b.session), b.manager.Blobs()
 		code.Dir, code.Artifacts, code.Blobs = b.files.Dir(), out.Artifacts, b.session
 		code.Services.Router, code.Services.Artifacts, code.Services.Bash.Artifacts = pages.Router, out.Artifacts, out.Artifacts
 	}
@@ -114,14 +114,17 @@ func newCallCommand(env *environment) *cobra.Command {
 		Short: "Call a tool as a model does",
 		Long: `call calls one of agentrun tools with arguments that its schema describes, - for
 standard input, and prints one object: isError, content (blocks of type text, or
-image with mimeType and data), details (an object for programs, or null) and
+image with mimeType, data, and original, the blob of the picture as it was where
+data is a smaller one), details (an object for programs, or null) and
 artifact (the URL that holds everything when the text does not, or null).
 
 The status is 0 whatever the tool answers, also when the arguments are not as
 the schema says: isError tells that, with a sentence for the model. It is 1 when
 agentrun itself failed, and 2 when there is no such tool.
 
-The tools work in the working directory, and in the directories of --root.`,
+The tools work in the working directory and in the directories of --root, and
+refuse what is outside, also behind links. The verbs read, grep and find open
+whatever they are given: there a person names it, here a model does.`,
 		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
   agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -151,6 +154,7 @@ type imageContent struct {
 	Type     string `json:"type"`
 	MIMEType string `json:"mimeType"`
 	Data     []byte `json:"data"`
+	Original string `json:"original,omitempty"`
 }
 
 // describeCall is a result in the form in which it is printed.
@@ -163,7 +167,7 @@ func describeCall(r *tool.Result) called {
 		c.Content = append(c.Content, textContent{"text", strings.ToValidUTF8(r.Text, "\uFFFD")})
 	}
 	for _, image := range r.Images {
-		c.Content = append(c.Content, imageContent{"image", image.MIMEType, image.Data})
+		c.Content = append(c.Content, imageContent{"image", image.MIMEType, image.Data, image.Original})
 	}
 	return c
 }

@@ -1,21 +1,17 @@
 package python
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
-	_ "image/jpeg" // sizes of pictures
-	_ "image/png"  // sizes of pictures
 	"path/filepath"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/picture"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
-	"github.com/agentrun/agentrun/tool/read"
 )
 
 // Tool offers Python to a model. It records nothing: the call and its result are messages of the session that the
@@ -135,7 +131,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	return out, errors.Join(err, encodeErr)
 }
 
-// pictures are the images that a model is shown, and a remark for each that it is not.
+// pictures are the images that a model is shown, as small as it takes them, and a remark for each that it is not.
 func (r *Result) pictures() (images []tool.Image, remarks []string) {
 	n := 0
 	for i, d := range r.Displays {
@@ -143,23 +139,19 @@ func (r *Result) pictures() (images []tool.Image, remarks []string) {
 			continue
 		}
 		n++
-		why := ""
-		size, _, err := image.DecodeConfig(bytes.NewReader(d.Data))
-		switch {
-		case err != nil:
-			why = "it is damaged: " + err.Error()
-		case len(d.Data) > read.MaxImageBytes:
-			why = fmt.Sprintf("it has %s, and %s are the most", outputsink.FormatBytes(int64(len(d.Data))), outputsink.FormatBytes(read.MaxImageBytes))
-		case size.Width > read.MaxImageSide || size.Height > read.MaxImageSide:
-			why = fmt.Sprintf("it has %d x %d pixels, and %d a side are the most", size.Width, size.Height, read.MaxImageSide)
-		default:
-			images = append(images, tool.Image{MIMEType: d.MIMEType, Data: d.Data, Original: r.Kept[i]})
+		p, err := picture.Fit(d.Data, d.MIMEType)
+		if err != nil {
+			why := err.Error()
+			if r.Kept[i] != "" {
+				why += "; it is " + r.Kept[i]
+			}
+			remarks = append(remarks, fmt.Sprintf("[Image %d is not shown: %s]", n, why))
 			continue
 		}
-		if r.Kept[i] != "" {
-			why += "; it is " + r.Kept[i]
+		if p.Made {
+			remarks = append(remarks, fmt.Sprintf("[Image %d of %d x %d pixels is shown with %d x %d]", n, p.Was.X, p.Was.Y, p.Width, p.Height))
 		}
-		remarks = append(remarks, fmt.Sprintf("[Image %d is not shown: %s]", n, why))
+		images = append(images, tool.Image{MIMEType: p.MIMEType, Data: p.Data, Original: r.Kept[i]})
 	}
 	return images, remarks
 }

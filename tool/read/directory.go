@@ -2,13 +2,11 @@ package read
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"strings"
 
-	"github.com/agentrun/agentrun/internal/lineindex"
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/tool/workspace"
@@ -35,7 +33,7 @@ func openDirectory(w *workspace.Workspace, name string) (*internalurl.Resource, 
 		// A name may hold anything, also a newline.
 		fmt.Fprintf(&list, "%s%s\n", strings.ReplaceAll(e.Name(), "\n", "?"), suffix(dir, e))
 	}
-	return &internalurl.Resource{URL: name, Kind: "directory", ContentType: internalurl.TypeText, Content: listing{bytes.NewReader(list.Bytes())}}, nil
+	return &internalurl.Resource{URL: name, Kind: "directory", ContentType: internalurl.TypeText, Content: newText(list.Bytes(), nil)}, nil
 }
 
 func suffix(dir string, e fs.DirEntry) string {
@@ -54,19 +52,4 @@ func suffix(dir string, e fs.DirEntry) string {
 		return ""
 	}
 	return "  " + outputsink.FormatBytes(info.Size())
-}
-
-// listing is text in memory.
-type listing struct{ *bytes.Reader }
-
-func (l listing) Size() (int64, error) { return l.Reader.Size(), nil }
-func (listing) Close() error           { return nil }
-func (l listing) Index(ctx context.Context) (lineindex.Index, error) {
-	return lineindex.Build(ctx, bytes.NewReader(l.all()))
-}
-
-func (l listing) all() []byte {
-	data := make([]byte, l.Reader.Size())
-	_, _ = l.ReadAt(data, 0) // it is in memory
-	return data
 }

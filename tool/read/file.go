@@ -11,22 +11,32 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/agentrun/agentrun/internal/charset"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/internal/lineindex"
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/tool/workspace"
 )
 
-// cutFile takes a selector off the end of a file name. A name with colons of its
-// own is recognised by the file being there.
-func cutFile(w *workspace.Workspace, name string) (string, internalurl.Selector, error) {
+// cutFile takes a selector off the end of a file name, and the name of a member of an
+// archive. A name with colons of its own is recognised by the file being there.
+func cutFile(w *workspace.Workspace, name string) (path, member string, sel internalurl.Selector, err error) {
 	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], ':') {
-		if exists(w, name[:end]) {
-			sel, err := internalurl.ParseSelector(name[end:])
-			return name[:end], sel, err
+		if !exists(w, name[:end]) {
+			continue
 		}
+		sel, err := internalurl.ParseSelector(name[end:])
+		if err == nil || len(name)-end < 2 {
+			return name[:end], "", sel, err
+		}
+		member, sel, merr := internalurl.CutSelector(name[end+1:])
+		if member = strings.TrimLeft(member, "/"); merr != nil || member == "" {
+			return name[:end], "", sel, err
+		}
+		return name[:end], member, sel, nil
 	}
-	return internalurl.CutSelector(name)
+	path, sel, err = internalurl.CutSelector(name)
+	return path, "", sel, err
 }
 
 func exists(w *workspace.Workspace, name string) bool {
@@ -95,6 +105,7 @@ type file struct {
 
 	mu    sync.Mutex // guards all below
 	ix    lineindex.Index
+	check charset.Checker
 	known bool
 }
 
@@ -111,13 +122,23 @@ func (f *file) Index(ctx context.Context) (lineindex.Index, error) {
 	}
 	size, err := f.Size()
 	if err == nil {
-		f.ix, err = lineindex.Build(ctx, io.NewSectionReader(f.File, 0, size))
+		f.ix, err = lineindex.Build(ctx, io.TeeReader(io.NewSectionReader(f.File, 0, size), &f.check))
 	}
 	if err != nil {
 		return lineindex.Index{}, fmt.Errorf("counting the lines of %s: %w", f.Name(), err)
 	}
 	f.known = true
 	return f.ix, nil
+}
+
+// guess is the encoding of the whole.
+func (f *file) guess(ctx context.Context) (charset.Encoding, error) {
+	if _, err := f.Index(ctx); err != nil {
+		return charset.Encoding{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.check.Guess(), nil
 }
 
 // shown tells who wants to know what the file held, as far as all of it was looked at.

@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentrun/agentrun/internal/picture"
 	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 func TestDirectoriesAndPicturesOfAWorkspaceAreShown(t *testing.T) {
 	dir := t.TempDir()
 	var small, large bytes.Buffer
-	for out, width := range map[*bytes.Buffer]int{&small: 200, &large: MaxImageSide + 1} {
+	for out, width := range map[*bytes.Buffer]int{&small: 200, &large: 2 * picture.MaxSide} {
 		if err := png.Encode(out, image.NewGray(image.Rect(0, 0, width, 3))); err != nil {
 			t.Fatal(err)
 		}
@@ -42,8 +43,8 @@ func TestDirectoriesAndPicturesOfAWorkspaceAreShown(t *testing.T) {
 		isError    bool
 	}{
 		{"a.png", "[image/png, 200 x 3 pixels, ", 1, false},
-		{"large.png", "more than the 8000 pixels a side", 0, false},
-		{"bad.png", "which is damaged", 0, false},
+		{"large.png", "3136 x 3 pixels, ", 1, false},
+		{"bad.png", "which cannot be shown: it is damaged", 0, false},
 		{"b", "text\n", 0, false},
 		{"link", "text\n", 0, false},
 		{".", "b  5 B\n", 0, false},
@@ -62,7 +63,7 @@ func TestDirectoriesAndPicturesOfAWorkspaceAreShown(t *testing.T) {
 		if err != nil || !strings.Contains(res.Text, c.want) || len(res.Images) != c.images || res.IsError != c.isError {
 			t.Errorf("%s: %q, %d pictures, %t, %v", c.path, res.Text, len(res.Images), res.IsError, err)
 		}
-		if c.images == 1 && !bytes.Equal(res.Images[0].Data, small.Bytes()) {
+		if c.path == "a.png" && !bytes.Equal(res.Images[0].Data, small.Bytes()) {
 			t.Error("the picture is another one")
 		}
 	}

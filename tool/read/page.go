@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -20,17 +21,22 @@ const maxScan = 16 << 20
 
 // page fills a Page within the limits.
 func (s *selection) page(ctx context.Context, opt Options) (Page, error) {
-	p := Page{URL: s.res.URL, ContentType: s.res.ContentType, Notes: append([]string(nil), s.res.Notes...)}
+	p := Page{URL: s.res.URL, ContentType: s.res.ContentType, Encoding: s.encoding, Pages: s.pages, Notes: append([]string(nil), s.res.Notes...)}
+	if s.only != "" {
+		p.Size = s.size
+		for _, i := range s.pictures {
+			p.Images = append(p.Images, i.image)
+		}
+		p.note("%s", s.only)
+		return p, nil
+	}
 	ix, err := s.res.Index(ctx)
 	if err != nil {
 		return p, err
 	}
 	p.Size, p.Lines = ix.Size, ix.Lines
-	if p.ContentType == internalurl.TypeText {
-		// What a command printed may be anything.
-		if p.ContentType, err = internalurl.Sniff(s.res); err != nil {
-			return p, fmt.Errorf("reading %s: %w", s.res.URL, err)
-		}
+	if s.rendered || s.encoding != "" {
+		p.Size = s.size
 	}
 	ranges, err := s.ranges(ctx)
 	if err != nil {
@@ -50,10 +56,10 @@ func (s *selection) page(ctx context.Context, opt Options) (Page, error) {
 	case len(ranges) == 0:
 		ranges = []internalurl.Range{{First: 1, Last: internalurl.ToEnd}}
 	}
-	if s.sel.Raw || !isText(p.ContentType) {
+	if s.sel.Raw || !s.rendered && !isText(p.ContentType) {
 		err = p.bytes(ctx, s, ranges, opt)
 	} else {
-		err = p.text(ctx, s, ranges)
+		err = p.text(ctx, s, ranges, opt)
 	}
 	return p, err
 }
@@ -92,6 +98,9 @@ func (p *Page) bytes(ctx context.Context, s *selection, ranges []internalurl.Ran
 		if err != nil {
 			return err
 		}
+		if i == 0 {
+			section = skipped(section, s.sel.Skip)
+		}
 		all += section.Size()
 		part := make([]byte, min(section.Size(), int64(limit-len(data))))
 		if _, err := io.ReadFull(contextReader{ctx, section}, part); err != nil {
@@ -107,8 +116,17 @@ func (p *Page) bytes(ctx context.Context, s *selection, ranges []internalurl.Ran
 	}
 	text := isText(p.ContentType)
 	switch cut := int64(len(data)) < all; {
+	case cut && s.sel.Raw && len(ranges) > 1:
+		p.note("Showing the first %s of %s. Use fewer ranges of lines to see the rest", size(int64(len(data))), size(all))
 	case cut && s.sel.Raw:
-		p.note("Showing the first %s of %s. Use a smaller range of lines, such as %s:raw:%d", size(int64(len(data))), size(all), p.URL, p.LastLine)
+		rest := internalurl.Selector{Raw: true, Ranges: []internalurl.Range{{First: p.LastLine + 1, Last: ranges[0].Last}}}
+		if at := bytes.LastIndexByte(data, '\n') + 1; at < len(data) {
+			rest.Ranges[0].First, rest.Skip = p.LastLine, int64(len(data)-at)
+			if at == 0 && p.FirstLine == p.LastLine {
+				rest.Skip += s.sel.Skip
+			}
+		}
+		p.note("Showing the first %s of %s. Use %s%s to continue", size(int64(len(data))), size(all), p.URL, rest)
 	case cut:
 		p.note("Showing the first %s of %s of binary content. Use %s:raw for every byte", size(int64(len(data))), size(all), p.URL)
 	case !s.sel.Raw:
@@ -128,9 +146,10 @@ var newline = []byte{'\n'}
 func (p *Page) beyond(first int64) { p.note("There is no line %d: the last is %d", first, p.Lines) }
 
 // text takes sanitised lines until the page is full.
-func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Range) error {
+func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Range, opt Options) error {
 	var text strings.Builder
 	left := int64(MaxLines)
+	skip := s.sel.Skip
 	for i, r := range ranges {
 		r.Last = min(r.Last, p.Lines)
 		if r.First > p.Lines {
@@ -140,7 +159,8 @@ func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Rang
 		if i > 0 {
 			fmt.Fprintf(&text, "[lines %d-%d not shown]\n", p.LastLine+1, r.First-1)
 		}
-		got, err := p.lines(ctx, s, r, min(r.Last, r.First+left-1), MaxBytes-text.Len())
+		last := s.lastWithPictures(r.First, min(r.Last, r.First+left-1))
+		got, err := p.lines(ctx, s, r, last, MaxBytes-text.Len(), skip, opt.Numbers)
 		if err != nil {
 			return err
 		}
@@ -150,30 +170,38 @@ func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Rang
 				p.FirstLine = r.First
 			}
 			p.LastLine = got.last
+			s.shownOutputs(ctx, opt, r.First, got.last, p)
 		}
 		left -= got.last - r.First + 1
 		if i < len(ranges)-1 && got.text != "" && !strings.HasSuffix(got.text, "\n") {
 			text.WriteByte('\n')
 		}
-		if got.last < r.Last || got.partial || left == 0 && i < len(ranges)-1 {
+		if got.last < r.Last || got.skip > 0 || left == 0 && i < len(ranges)-1 {
 			ranges = append([]internalurl.Range{{First: got.last + 1, Last: r.Last}}, ranges[i+1:]...)
-			if got.last == r.Last {
+			switch {
+			case got.skip > 0:
+				ranges[0].First = got.last
+			case got.last == r.Last:
 				ranges = ranges[1:]
 			}
-			p.more(s, ranges)
+			p.more(s, ranges, got.skip)
 			p.Text = text.String()
 			return nil
 		}
+		skip = 0
 	}
 	p.Text = text.String()
-	if p.LastLine < p.Lines && s.paging {
-		p.more(s, nil)
+	switch {
+	case p.LastLine < p.Lines && s.paging:
+		p.more(s, nil, 0)
+	case s.next != "" && p.LastLine == p.Lines && ranges[len(ranges)-1].Last == internalurl.ToEnd:
+		p.note("Use %s to continue", s.next)
 	}
 	return nil
 }
 
 // more notes what was shown and how to go on.
-func (p *Page) more(s *selection, rest []internalurl.Range) {
+func (p *Page) more(s *selection, rest []internalurl.Range, skip int64) {
 	what := fmt.Sprintf("Showing lines %d-%d of %d", p.FirstLine, p.LastLine, p.Lines)
 	if p.FirstLine == p.LastLine {
 		what = fmt.Sprintf("Showing line %d of %d", p.FirstLine, p.Lines)
@@ -185,21 +213,21 @@ func (p *Page) more(s *selection, rest []internalurl.Range) {
 		if last := &rest[len(rest)-1]; last.Last == p.Lines {
 			last.Last = internalurl.ToEnd
 		}
-		what += fmt.Sprintf(". Use %s%s to continue", p.URL, internalurl.Selector{Ranges: rest})
+		what += fmt.Sprintf(". Use %s%s to continue", p.URL, internalurl.Selector{Ranges: rest, Skip: skip})
 	}
 	p.Notes = append(p.Notes, what)
 }
 
 // excerpt is sanitised text of some lines.
 type excerpt struct {
-	text    string
-	last    int64 // the last line it has, first-1 for none
-	partial bool  // that line is cut
+	text string
+	last int64 // the last line it has, first-1 for none
+	skip int64 // how much of that line was shown, when it is cut; else 0
 }
 
-// lines takes the lines r.First to last as far as they fit in budget bytes. The
-// first line of a page is shown in part rather than not at all.
-func (p *Page) lines(ctx context.Context, s *selection, r internalurl.Range, last int64, budget int) (excerpt, error) {
+// lines takes the lines r.First to last as far as they fit in budget bytes, without the first
+// skip bytes. The first line of a page is shown in part rather than not at all.
+func (p *Page) lines(ctx context.Context, s *selection, r internalurl.Range, last int64, budget int, skip int64, numbers bool) (excerpt, error) {
 	none := excerpt{last: r.First - 1}
 	if last < r.First || budget <= 0 {
 		return none, nil
@@ -208,30 +236,53 @@ func (p *Page) lines(ctx context.Context, s *selection, r internalurl.Range, las
 	if err != nil {
 		return none, err
 	}
-	text, scanned, err := sanitise(ctx, section, budget)
+	rest, skip, whole, err := sanitise(ctx, section.SectionReader, skip, budget)
 	if err != nil {
 		return none, fmt.Errorf("reading %s: %w", s.res.URL, err)
 	}
-	if len(text) <= budget && scanned == section.Size() {
+	if whole && !numbers && len(rest) <= budget {
+		return excerpt{text: string(rest), last: section.Last}, nil
+	}
+	var text []byte
+	line := r.First
+	var number []byte
+	for len(rest) > 0 {
+		if number = number[:0]; numbers {
+			number = append(strconv.AppendInt(number, line, 10), '\t')
+		}
+		end := bytes.IndexByte(rest, '\n') + 1
+		if end == 0 && whole {
+			end = len(rest)
+		}
+		if end == 0 || len(text)+len(number)+end > budget {
+			break
+		}
+		text = append(append(text, number...), rest[:end]...)
+		rest = rest[end:]
+		line++
+	}
+	switch {
+	case whole && len(rest) == 0:
 		return excerpt{text: string(text), last: section.Last}, nil
-	}
-	text = text[:min(len(text), budget)]
-	if whole := bytes.LastIndexByte(text, '\n') + 1; whole > 0 {
-		text = text[:whole]
-		return excerpt{text: string(text), last: r.First + int64(bytes.Count(text, newline)) - 1}, nil
-	}
-	if p.FirstLine != 0 {
+	case line > r.First:
+		return excerpt{text: string(text), last: line - 1}, nil
+	case p.FirstLine != 0:
 		return none, nil // it begins the next page
 	}
-	if i := lastRune(text); i >= 0 && !utf8.FullRune(text[i:]) {
-		text = text[:i]
-	}
-	line, err := s.res.Lines(ctx, internalurl.Range{First: r.First, Last: r.First})
+	raw, err := s.res.Lines(ctx, internalurl.Range{First: r.First, Last: r.First})
 	if err != nil {
 		return none, err
 	}
-	p.note("Line %d is %s long and shown in part. Use %s:raw:%[1]d+1 for all of it", r.First, size(line.Size()), p.URL)
-	return excerpt{text: string(text), last: r.First, partial: true}, nil
+	part := rest[:max(min(len(rest), budget-len(number)), 0)]
+	if i := lastRune(part); i >= 0 && !utf8.FullRune(part[i:]) {
+		part = part[:i]
+	}
+	if len(part) == 0 {
+		p.note("Line %d is %s long and holds nothing to show for %s. Use %s:raw:%[1]d+1 for its bytes", r.First, size(raw.Size()), size(maxScan), p.URL)
+		return excerpt{last: r.First}, nil
+	}
+	p.note("Line %d is %s long and shown in part", r.First, size(raw.Size()))
+	return excerpt{text: string(append(number, part...)), last: r.First, skip: skip + int64(len(part))}, nil
 }
 
 // lastRune is where the last character of text begins, whole or not; -1 without
@@ -244,26 +295,63 @@ func lastRune(text []byte) int {
 	return i
 }
 
-// sanitise reads r until there is more text than budget, or the end, or maxScan.
-func sanitise(ctx context.Context, r io.Reader, budget int) (text []byte, scanned int64, err error) {
+// sanitise reads r until there is more text than budget, or the end, or maxScan. Of the first
+// line the first skip bytes of the text are left out, as far as it goes; how many that
+// were is returned. whole is set when the end was reached.
+func sanitise(ctx context.Context, r *io.SectionReader, skip int64, budget int) (text []byte, skipped int64, whole bool, err error) {
 	var clean outputsink.Sanitizer
 	text = make([]byte, 0, budget+4<<10)
 	block := make([]byte, 32<<10)
-	for len(text) <= budget && scanned < maxScan {
+	for scanned := 0; skipped < skip || len(text) <= budget && scanned < maxScan; {
 		if err := ctx.Err(); err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 		n, err := r.Read(block)
 		text = clean.Append(text, block[:n])
-		scanned += int64(n)
+		if skipped == skip {
+			scanned += n
+		}
 		if errors.Is(err, io.EOF) {
+			whole = true
 			break
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
+		text, skipped, skip = leaveOut(text, skipped, skip)
 	}
-	return clean.Flush(text), scanned, nil
+	text = clean.Flush(text)
+	text, skipped, _ = leaveOut(text, skipped, skip)
+	if !whole {
+		at, _ := r.Seek(0, io.SeekCurrent)
+		whole = at == r.Size()
+	}
+	return text, skipped, whole, nil
+}
+
+// leaveOut takes the beginning of a line off a text: up to skip bytes, skipped of which are gone.
+// Where the line ends before, no more of it is left out.
+func leaveOut(text []byte, skipped, skip int64) ([]byte, int64, int64) {
+	n := int(min(skip-skipped, int64(len(text))))
+	if n <= 0 {
+		return text, skipped, skip
+	}
+	if end := bytes.IndexByte(text[:n], '\n'); end >= 0 {
+		n, skip = end, skipped+int64(end)
+	}
+	for n < len(text) && n > 0 && !utf8.RuneStart(text[n]) {
+		n++ // what was asked for is in the middle of a character
+		skip = max(skip, skipped+int64(n))
+	}
+	return append(text[:0], text[n:]...), skipped + int64(n), skip
+}
+
+// skipped is a section without its first bytes, as far as its first line goes.
+func skipped(s internalurl.Section, skip int64) internalurl.Section {
+	if skip = min(skip, max(s.Size()-1, 0)); skip > 0 {
+		s.SectionReader = io.NewSectionReader(s.SectionReader, skip, s.Size()-skip)
+	}
+	return s
 }
 
 // size writes a number of bytes for a sentence.

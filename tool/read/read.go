@@ -3,20 +3,32 @@
 // # What is promised
 //
 //   - A page has at most MaxLines lines and MaxBytes bytes, whole lines only. A
-//     line that is longer than a page is shown in part, with a note. Whenever a
-//     page is not everything, a note says exactly what to read to go on.
+//     line that is longer than a page is shown in part. Whenever a page is not
+//     everything, a note says exactly what to read to go on; pages that follow
+//     each other are the whole, once.
 //   - Text is sanitised, as in the view of a running command: no control
 //     sequences, the last state of lines that were rewritten, valid UTF-8. Lines
 //     keep their numbers. With ":raw" it is the very bytes.
-//   - A directory is a list of what is in it.
-//   - Binary content is not shown as text; its bytes are in Page.Data.
-//   - Memory is bounded by the limits, not by the content, and a page deep in a
-//     large artifact costs a seek. Only a part of structured output of an agent
-//     is delivered whole, whatever its size.
+//   - Text in another encoding is shown as UTF-8, and a note says which it is; so
+//     it is for files, blobs and members of archives. What a command printed is
+//     taken for UTF-8, or for UTF-16 when it is clearly that.
+//   - A directory is a list of what is in it, and so is an archive (zip, tar, tar.gz, tar.zst,
+//     tar.bz2); "a.zip:dir/x" is a member of it, "a.zip:dir/" a directory, and "a.zip:/10-20"
+//     one whose name looks like a selector. A file that is compressed alone has one member.
+//   - A notebook (.ipynb) is its cells and their outputs, with the pictures among them. A PDF is
+//     its text page by page, ":p7" and ":p7-9" are pages of it.
+//   - A picture (PNG, JPEG, GIF, WebP) is in Page.Images as models take it: smaller where it
+//     was too large, and then the original is kept as a blob.
+//   - Binary content is not shown as text; a note says what it is and how it begins, and its
+//     bytes are in Page.Data.
+//   - Memory is bounded by limits, not by the content, and a page deep in a
+//     large artifact costs a seek. What has to be in memory to be shown has a limit of its
+//     own: a picture of 50 million pixels, a notebook or a compressed member of 64 MiB, a PDF of
+//     256 MiB. Only a part of structured output of an agent is delivered whole, whatever its size.
 //
 // A file is opened by its name, through links, as the user names it, or within a
-// workspace; everything else is asked of the router. Nothing here writes. All functions are safe for
-// concurrent use.
+// workspace; everything else is asked of the router. Nothing here writes, but for the originals
+// of pictures. All functions are safe for concurrent use.
 package read
 
 import (
@@ -27,8 +39,11 @@ import (
 	"io"
 	"strings"
 
+	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/lineindex"
+	"github.com/agentrun/agentrun/internal/notebook"
 	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/workspace"
 )
 
@@ -52,6 +67,10 @@ type Options struct {
 	Raw bool
 	// MaxRaw bounds raw content in a Page, in bytes; 0 means DefaultMaxRaw.
 	MaxRaw int
+	// Numbers puts the number of each line in front of it, and a tab. Raw content has none.
+	Numbers bool
+	// Blobs keeps the originals of pictures that are shown smaller; nil keeps none.
+	Blobs blobstore.Store
 	// Files is where files are looked for, and what was shown is remembered; nil opens
 	// them by their names as they are.
 	Files *workspace.Workspace
@@ -75,9 +94,22 @@ type Page struct {
 	// are none.
 	FirstLine, LastLine int64
 
-	Text  string   // "" for binary content
-	Data  []byte   // binary content; nil for text
+	Text string // "" for binary content
+	Data []byte // binary content; nil for text
+	// Images are the pictures of the page, in the order in which notes name them.
+	Images []tool.Image
+	// Encoding is that of the content when it is not plain UTF-8; "" when it is.
+	Encoding string
+	// Pages are those of a document that Lines counts; the zero value for what has no pages.
+	Pages Pages
 	Notes []string // remarks, one sentence each: what is not shown and how to read it
+}
+
+// Pages are pages of a document, from 1.
+type Pages struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	Of    int64 `json:"of"` // how many it has
 }
 
 // Read returns a page of target, a URL or the name of a file, either with a
@@ -88,9 +120,16 @@ func Read(ctx context.Context, o Opener, target string, opt Options) (Page, erro
 		return Page{}, err
 	}
 	defer s.res.Close()
+	if err := s.interpret(ctx, opt); err != nil {
+		return Page{}, err
+	}
 	p, err := s.page(ctx, opt)
-	if f, ok := s.res.Content.(*file); ok && err == nil {
-		f.shown(opt)
+	if s.file != nil && err == nil {
+		// Who sees a part of what was made of it has seen the file.
+		if _, err := s.file.Index(ctx); err != nil {
+			return p, err
+		}
+		s.file.shown(opt)
 	}
 	return p, err
 }
@@ -164,6 +203,20 @@ type selection struct {
 	res    *internalurl.Resource
 	sel    internalurl.Selector
 	paging bool // a default page or offset and limit: the next page is named
+
+	file *file  // that is read; nil for what is none
+	base string // what was opened, without member and selector
+	name string // of the file or member
+	ref  string // the blob that is read, as pictures name it; "" for what is none
+
+	size     int64              // of the content, whatever is made of it
+	rendered bool               // the content is text that was made of it
+	encoding string             // Page.Encoding
+	outputs  []notebook.Picture // of a notebook
+	pictures []placed           // that are the page
+	only     string             // the note of a page that is nothing but pictures
+	pages    Pages              // of a document, that are its lines
+	next     string             // what follows these pages; "" for nothing
 }
 
 func open(ctx context.Context, o Opener, target string, opt Options) (*selection, error) {
@@ -172,6 +225,7 @@ func open(ctx context.Context, o Opener, target string, opt Options) (*selection
 	}
 	s := &selection{}
 	paged := opt.Offset > 0 || opt.Limit > 0
+	member := ""
 	if internalurl.Is(target) {
 		u, err := internalurl.Parse(target)
 		if err != nil {
@@ -182,18 +236,36 @@ func open(ctx context.Context, o Opener, target string, opt Options) (*selection
 		}
 		// As if it stood in the URL, so that it is refused where that would be.
 		u.Selector = s.sel
+		if o == nil {
+			return nil, fmt.Errorf("%s cannot be read here: only files can", target)
+		}
 		if s.res, err = o.OpenURL(ctx, u); err != nil {
 			return nil, err
 		}
+		if u.Scheme == internalurl.Blob && u.Member == "" {
+			s.ref = u.Ref.String()
+		}
+		member = u.Member
+		s.base = s.res.URL
+		s.name = s.res.URL
 	} else {
-		path, sel, err := cutFile(opt.Files, target)
+		path, inner, sel, err := cutFile(opt.Files, target)
 		if err != nil {
 			return nil, err
 		}
+		member = inner
 		if s.sel, err = combine(sel, opt, target); err != nil {
 			return nil, err
 		}
 		if s.res, err = openFile(opt.Files, path); err != nil {
+			return nil, err
+		}
+		s.file, _ = s.res.Content.(*file)
+		s.base, s.name = path, path
+	}
+	if member != "" {
+		if err := s.enter(ctx, member); err != nil {
+			_ = s.res.Close() // the error to report is that of the archive
 			return nil, err
 		}
 	}
@@ -249,6 +321,9 @@ func (s *selection) sections(ctx context.Context) ([]*io.SectionReader, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if i == 0 {
+			section = skipped(section, s.sel.Skip)
 		}
 		sections = append(sections, section.SectionReader)
 	}

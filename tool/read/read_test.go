@@ -92,8 +92,15 @@ func TestPages(t *testing.T) {
 		{"no newline at the end", "artifact://1", Options{}, "short\nunterminated", 1, 2, ""},
 		{"a page of 50 KiB", "artifact://3", Options{}, strings.Repeat(strings.Repeat("x", 1023)+"\n", 50), 1, 50, "Showing lines 1-50 of 100. Use artifact://3:51 to continue"},
 		{"a page stops before a line that is too long", "artifact://2", Options{}, "before\n", 1, 1, "Showing line 1 of 3. Use artifact://2:2 to continue"},
-		{"a line longer than a page", "artifact://2:2", Options{}, strings.Repeat("é", MaxBytes/2), 2, 2, "Line 2 is 78.1 KB long and shown in part. Use artifact://2:raw:2+1 for all of it"},
-		{"and how it goes on behind it", "artifact://2:2", Options{}, "", 0, 0, "Showing line 2 of 3. Use artifact://2:3 to continue"},
+		{"a line longer than a page", "artifact://2:2", Options{}, strings.Repeat("é", MaxBytes/2), 2, 2, "Line 2 is 78.1 KB long and shown in part\nShowing line 2 of 3. Use artifact://2:2@51200 to continue"},
+		{"and how it goes on within it", "artifact://2:2@51200", Options{}, strings.Repeat("é", 40_000-MaxBytes/2) + "\nafter\n", 2, 3, ""},
+		{"only the rest of a line", "artifact://2:2@79998+1", Options{}, "é\n", 2, 2, ""},
+		{"in the middle of a character", "artifact://2:2@79997+1", Options{}, "é\n", 2, 2, ""},
+		{"behind the end of a line", "artifact://2:2@99999999", Options{}, "\nafter\n", 2, 3, ""},
+		{"raw in the middle of a line", "artifact://2:raw:1@3+1", Options{}, "ore\n", 1, 1, ""},
+		{"raw that goes on in the middle of a line", "artifact://2:raw:2", Options{MaxRaw: 10}, strings.Repeat("é", 5), 2, 2, "Use artifact://2:raw:2@10 to continue"},
+		{"and once more", "artifact://2:raw:2@10", Options{MaxRaw: 10}, strings.Repeat("é", 5), 2, 2, "Use artifact://2:raw:2@20 to continue"},
+		{"numbers", "artifact://0:9-10", Options{Numbers: true}, "9\tline 9\n10\tline 10\n", 9, 10, ""},
 		{"an empty artifact", "artifact://4", Options{}, "", 0, 0, "The artifact is empty"},
 		{"control sequences are left out", "artifact://5", Options{}, "ared\n100%\n\uFFFD\uFFFD\n", 1, 3, ""},
 		{"raw text that is no UTF-8", "artifact://5:raw", Options{}, "", 0, 0, ""},
@@ -101,7 +108,7 @@ func TestPages(t *testing.T) {
 		{"raw by option", "artifact://5:1-2", Options{Raw: true}, "a\x1b[31mred\x1b[0m\r\n10%\r100%\n", 1, 2, ""},
 		{"raw is not paged", "artifact://0:raw", Options{}, numbered(10_000), 1, 10_000, ""},
 		{"raw is bounded", "artifact://0:raw", Options{MaxRaw: 14}, "line 1\nline 2\n", 1, 2, "Showing the first 14 bytes of 96.6 KB"},
-		{"binary content", "artifact://6", Options{}, "", 0, 0, "Binary content of 7 bytes. Use artifact://6:raw for its bytes"},
+		{"binary content", "artifact://6", Options{}, "", 0, 0, "It is application/octet-stream and begins with 00 62 69 6e 61 72 79\nBinary content of 7 bytes. Use artifact://6:raw for its bytes"},
 		{"a binary blob", "blob://sha256/" + binary, Options{}, "", 0, 0, "Binary content of 3 bytes"},
 		{"an extraction is whole", "agent://Big?q=.k", Options{}, strings.Repeat("v", 60_000), 1, 1, "Extracted: .k"},
 	}
@@ -230,7 +237,7 @@ func TestJSONHasTextOrData(t *testing.T) {
 	r := fixture(t, map[string]string{"0.bash.log": "a\n", "1.bash.log": "\x00"})
 	for target, want := range map[string]string{
 		"artifact://0": `{"url":"artifact://0","contentType":"text/plain","size":2,"lines":1,"firstLine":1,"lastLine":1,"text":"a\n","notes":[]}`,
-		"artifact://1": `{"url":"artifact://1","contentType":"application/octet-stream","size":1,"lines":1,"firstLine":1,"lastLine":1,"data":"AA==","notes":["Binary content of 1 byte. Use artifact://1:raw for its bytes"]}`,
+		"artifact://1": `{"url":"artifact://1","contentType":"application/octet-stream","size":1,"lines":1,"firstLine":1,"lastLine":1,"data":"AA==","notes":["It is application/octet-stream and begins with 00","Binary content of 1 byte. Use artifact://1:raw for its bytes"]}`,
 	} {
 		p, err := Read(t.Context(), r, target, Options{})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/workspace"
@@ -19,6 +20,8 @@ type Tool struct {
 	Router Opener
 	// Files allows names of files besides URLs, those of the workspace; nil allows none.
 	Files *workspace.Workspace
+	// Blobs keeps the originals of pictures that are shown smaller; nil keeps none.
+	Blobs blobstore.Store
 }
 
 var _ tool.Tool = Tool{}
@@ -35,6 +38,8 @@ func (t Tool) Description() string {
 	return "Shows a page (3,000 lines or 50 KiB, whichever is less) of " + files +
 		"a URL: artifact://<n> is the whole output of a tool, agent://<id> the output of a subagent, " +
 		"agent://<id>?q=.a[0].b a part of its JSON, session://<id> and blob://sha256/<hex> what they name. " +
+		"Text is shown as UTF-8 whatever its encoding is; pictures are shown; a directory or an archive (zip, tar) is listed, and a.zip:dir/x is what is in one; " +
+		"a notebook is its cells with their outputs; of a PDF it is the text, :p7 and :p7-9 are pages of it. " +
 		"Select lines at the end of it: :10-20, :10+5, :-50 for the last 50; :raw for the bytes as they are. " +
 		"A remark in brackets at the end says what is not shown and what to read next."
 }
@@ -46,7 +51,8 @@ func (Tool) Schema() json.RawMessage {
   "properties": {
     "path": {"type": "string", "description": "What to read, with an optional selector at its end: artifact://0:3001"},
     "offset": {"type": "integer", "minimum": 1, "description": "First line; not together with lines in path"},
-    "limit": {"type": "integer", "minimum": 1, "description": "Number of lines"}
+    "limit": {"type": "integer", "minimum": 1, "description": "Number of lines"},
+    "numbers": {"type": "boolean", "default": false, "description": "Put the number of each line in front of it, and a tab"}
   },
   "required": ["path"],
   "additionalProperties": false
@@ -63,10 +69,12 @@ type input struct {
 	Path   string `json:"path"`
 	Offset *int64 `json:"offset"`
 	Limit  *int64 `json:"limit"`
+
+	Numbers bool `json:"numbers"`
 }
 
 func (in input) options() (Options, error) {
-	opt := Options{MaxRaw: MaxBytes}
+	opt := Options{MaxRaw: MaxBytes, Numbers: in.Numbers}
 	for _, n := range []struct {
 		name string
 		from *int64
@@ -97,19 +105,12 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 		return tool.Result{Text: err.Error(), IsError: true}, nil
 	}
 	details := p
-	details.Text, details.Data, details.Notes = "", nil, nil
+	details.Text, details.Data, details.Notes, details.Images = "", nil, nil, nil
 	about, err := json.Marshal(details)
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("reading %s: %w", p.URL, err)
 	}
-	out := tool.Result{Text: p.String(), Details: about}
-	var in input
-	if json.Unmarshal(raw, &in) == nil {
-		if text, images, ok := t.picture(ctx, p, in.Path); ok {
-			out.Text, out.Images = text, images
-		}
-	}
-	return out, nil
+	return tool.Result{Text: p.String(), Images: p.Images, Details: about}, nil
 }
 
 func (t Tool) read(ctx context.Context, raw json.RawMessage) (Page, error) {
@@ -127,7 +128,7 @@ func (t Tool) read(ctx context.Context, raw json.RawMessage) (Page, error) {
 	if t.Files == nil && !internalurl.Is(in.Path) {
 		return Page{}, fmt.Errorf("%q is not a URL: only URLs such as artifact://0 can be read", in.Path)
 	}
-	opt.Files = t.Files
+	opt.Files, opt.Blobs = t.Files, t.Blobs
 	p, err := Read(ctx, t.Router, in.Path, opt)
 	if err != nil {
 		return Page{}, err
