@@ -9,8 +9,8 @@
 //   - The text is a function of the bytes and the size: how they were cut into pieces changes nothing.
 //   - A line that was broken at the right margin is one line again. Of a line that was written over, as by a progress
 //     bar, there is what it was when it scrolled off, or at the end. Spaces at the ends of lines are left out.
-//   - What an alternate screen showed (a pager, an editor) is part of the text only if the program did not leave it;
-//     it then stands behind the lines of the main screen.
+//   - What an alternate screen showed (a pager, an editor) is part of the text only if the program did not leave it
+//     before [Screen.Keep]; it then stands behind the lines of the main screen.
 //   - The text is valid UTF-8 without control characters other than newlines.
 //   - Whatever the bytes are: memory is bounded (about 128 KiB, two screens, and 256 KiB of bytes where the emulation
 //     was given up), and so is time: sequences that keep the emulator busy for more than [Budget] end the emulation.
@@ -27,6 +27,7 @@ package screen
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gdamore/tcell/v3/vt"
@@ -98,6 +99,8 @@ type Screen struct {
 	began   bool  // the line has text that was handed out
 	seen    int64 // bytes that were emulated, or passed by
 
+	kept []row // of an alternate screen that was left since
+
 	lost   bool // the emulation was given up
 	why    string
 	lostAt int64
@@ -156,6 +159,21 @@ func (s *Screen) Resize(size Size) {
 		s.em = em
 	}
 	s.guard(func() { s.em.feed(s.cells.place()) })
+}
+
+// Keep keeps what the alternate screen shows now, if that is shown: it is part of the text also when the program leaves
+// it. It is for programs that are about to be ended, and clean up.
+func (s *Screen) Keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.process(true)
+	if !s.cells.alt || s.lost {
+		return
+	}
+	s.kept = make([]row, len(s.cells.rows))
+	for i := range s.kept {
+		s.kept[i] = row{cells: slices.Clone(s.cells.rows[i].cells), wraps: s.cells.rows[i].wraps}
+	}
 }
 
 // Finish hands out what is left.
@@ -324,6 +342,11 @@ func (s *Screen) flush() {
 func (s *Screen) showScreens() {
 	c := s.cells
 	if !c.alt {
+		if s.kept != nil {
+			s.show(c.rows, vt.Coord{Y: vt.Row(len(c.rows))})
+			s.show(s.kept, vt.Coord{})
+			return
+		}
 		s.show(c.rows, c.pos)
 		return
 	}

@@ -117,6 +117,10 @@ type Options struct {
 	// order in which it arrived here, and no longer certainly in that in which it was written.
 	Separate bool
 
+	// Terminal gives the command a terminal in place of pipes; nil is none. Stdin, StdinPath and Separate are not to be
+	// had with one.
+	Terminal *Terminal
+
 	// MaxOutput ends a command that writes more, as Timeout does; in bytes, 0 is without limit.
 	MaxOutput int64
 
@@ -187,6 +191,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 // process makes the child to be of o.
 func (o *Options) process() (*Process, string, error) {
 	p := &Process{Argv: o.Argv, Dir: o.Dir, Env: o.Env, Stdin: o.Stdin, Timeout: o.Timeout, Kill: o.Kill, tree: o.Tree}
+	if o.Terminal != nil {
+		if err := o.checkTerminal(); err != nil {
+			return nil, "", err
+		}
+		p.Terminal = o.Terminal
+	}
 	switch {
 	case len(o.Argv) > 0 && o.Script != "":
 		return nil, "", errors.New("running a command: give a program or a script, not both")
@@ -226,6 +236,13 @@ type run struct {
 
 func (r *run) run(ctx context.Context, p *Process, where location) (res Result, err error) {
 	res.Run = r.id
+	var seen func(func([]byte)) outputsink.Screen
+	if r.Terminal != nil {
+		if seen, err = r.Terminal.see(); err != nil {
+			return res, fmt.Errorf("%s was not started: %w", p.name(), err)
+		}
+		defer r.Terminal.end()
+	}
 	if r.Job {
 		if _, err := r.open(ctx); err != nil {
 			return res, fmt.Errorf("%s was not started: %w", p.name(), err)
@@ -243,7 +260,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 	if r.Sink != nil {
 		options = *r.Sink
 	}
-	options.Open = nil
+	options.Screen, options.Open = seen, nil
 	if options.Spill = r.Job; r.Job {
 		options.Open = func() (outputsink.File, error) { return r.artifact, nil }
 	} else if r.Artifacts != nil {
@@ -267,7 +284,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 			dir = where.dir
 		}
 		res.Exit, err = r.Shell.RunScript(ctx, &Script{
-			Text: r.Runs, Run: r.id, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: stdoutW, Stderr: stderrW, Separate: r.Separate, Timeout: r.Timeout,
+			Text: r.Runs, Run: r.id, Dir: dir, Stdin: r.StdinPath, Env: r.Env, Stdout: stdoutW, Stderr: stderrW, Separate: r.Separate, Terminal: r.Terminal, Timeout: r.Timeout,
 			Kill: r.Kill, Feedback: r.feedback.found, Limit: out.limit, Started: started,
 		})
 	} else {
@@ -296,6 +313,10 @@ func (r *run) start(p *Process, where location) Start {
 	}
 	if r.Language != nil {
 		s.Language = r.Language.Name
+	}
+	if r.Terminal != nil {
+		size := r.Terminal.Size.WithDefaults()
+		s.Terminal = &size
 	}
 	return s
 }

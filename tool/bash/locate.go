@@ -62,6 +62,9 @@ func (p *Process) locate() (location, error) {
 	if p.shell {
 		base = append(base, quiet...)
 	}
+	if p.Terminal != nil {
+		base = append(base, p.Terminal.Variable())
+	}
 	if l.env, err = environment(base, l.dir, p.Env); err != nil {
 		return l, err
 	}

@@ -48,6 +48,10 @@ type Process struct {
 	// Kill, when it is closed, has the process group sent SIGKILL at once, whatever it was sent before. Nil never does.
 	Kill <-chan struct{}
 
+	// Terminal gives the command a terminal, which it has for its controlling one; what is written to it goes to
+	// Stdout. Stdin and Stderr are not used then. Nil is none.
+	Terminal *Terminal
+
 	started  func(pid int)   // told of the leader; may be nil
 	feedback <-chan struct{} // when it is closed, the command reads its own output and is ended
 	limit    <-chan struct{} // when it is closed, the command has written too much and is ended
@@ -119,7 +123,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		return exit.notStarted(l.refused), nil
 	}
 
-	out, err := openStreams(p.Stdout, p.Stderr)
+	out, err := p.openStreams()
 	if err != nil {
 		return Exit{}, fmt.Errorf("running %s: %w", p.name(), err)
 	}
@@ -133,7 +137,10 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		Stderr:      out.childStderr(),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	if p.Stdin != nil {
+	switch {
+	case p.Terminal != nil:
+		cmd.Stdin, cmd.SysProcAttr.Setctty = out.childStdout(), true
+	case p.Stdin != nil:
 		cmd.Stdin = p.Stdin
 	}
 	if err := p.start(cmd, l); err != nil {
@@ -170,6 +177,9 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		short := *patience
 		short.interrupt, short.terminate = feedbackPatience, feedbackPatience
 		patience = &short
+	}
+	if p.Terminal != nil && !g.ended() {
+		p.Terminal.Ending()
 	}
 	if !g.ended() && !g.stop(patience, p.Kill) {
 		g.abandon()
@@ -217,6 +227,22 @@ func (p *Process) start(cmd *exec.Cmd, l location) error {
 		return err
 	}
 	return nil
+}
+
+// openStreams makes the pipes, or the terminal.
+func (p *Process) openStreams() (*streams, error) {
+	if p.Terminal == nil {
+		return openStreams(p.Stdout, p.Stderr)
+	}
+	own, command, err := p.Terminal.OpenTerminal()
+	if err != nil {
+		return nil, err
+	}
+	w := p.Stdout
+	if w == nil {
+		w = io.Discard
+	}
+	return &streams{pipes: []*pipe{{r: own, child: command, w: w}}}, nil
 }
 
 func (p *Process) name() string {

@@ -38,6 +38,8 @@ type Start struct {
 	Began    time.Time `json:"startTime"`          // by the wall clock, to the millisecond
 	Job      bool      `json:"job,omitempty"`      // it goes on by itself, and its artifact is its output from the first byte
 	Language string    `json:"language,omitempty"` // of Command, where that is not a shell's: "python"
+	// Terminal is the size of the terminal that the command has at its start; null is none.
+	Terminal *TerminalSize `json:"terminal,omitempty"`
 	// Moved: somebody waited for it until now, and from here on it is a job. Such an entry follows that of the run's
 	// start, or stands alone where the start is not recorded (Options.Unrecorded).
 	Moved   bool   `json:"moved,omitempty"`

@@ -33,6 +33,10 @@ type Script struct {
 	// which they arrive. Else both are one pipe, and go to Stdout in the order in which they were written.
 	Separate bool
 
+	// Terminal is to be the standard input, output and error of the script, and its controlling terminal; what is
+	// written to it goes to Stdout, all of it before the script's end is told. Nil is none. See Terminal.OpenTerminal.
+	Terminal *Terminal
+
 	Timeout time.Duration // 0 is without limit
 
 	// Kill ends the script at once, Feedback and Limit as a timeout does, when they are closed; nil never does.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/terminal"
 )
 
 // chunk is the size of one read: that of a pipe, as Linux makes it.
@@ -153,7 +155,7 @@ func (p *pipe) extend(now time.Time) {
 
 func (p *pipe) ended(err error) {
 	p.eof = true
-	if err != io.EOF {
+	if !terminal.AtEnd(err) {
 		p.fail(fmt.Errorf("reading the output of the command: %w", err))
 	}
 }
@@ -194,7 +196,7 @@ func (p *pipe) sweep() {
 				continue
 			}
 			if n <= 0 { // EAGAIN: nothing is there now
-				p.eof = n == 0 && err == nil
+				p.eof = n == 0 && err == nil || errors.Is(err, unix.EIO)
 				return
 			}
 			p.deliver(p.buf[:n])

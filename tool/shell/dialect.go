@@ -46,6 +46,7 @@ __agentrun_save() {
 	builtin printf 'builtin cd -- %q\n' "$PWD"
 	builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"
 	builtin printf '\n'
+	[[ ${__agentrun_term+set} ]] && builtin printf '%s\n' 'TERM=$__agentrun_term; builtin unset -v __agentrun_term'
 	builtin set +o
 }
 __agentrun_end() {
@@ -74,6 +75,7 @@ __agentrun_save() {
 	printf 'umask '
 	umask
 	printf '%s\n' 'cd -- "$PWD"'
+	[ "${__agentrun_term+set}" ] && printf '%s\n' 'TERM=$__agentrun_term; unset __agentrun_term'
 	set +o
 }
 __agentrun_end() {
@@ -106,6 +108,15 @@ func (d *dialect) booting(fds, text, ctl, state string, once bool) string {
 	}
 	b.WriteString("__agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "\n")
 	return b.String()
+}
+
+// reloading is what a shell begins a call with whose state is not the last one any more.
+func (d *dialect) reloading(fds, text, ctl, state string) string {
+	source := ". " + fds + "/" + state + "; "
+	if d == bashDialect { // the state has a script of its own in the variable that the loop is about to run
+		source = "__agentrun_kept=(\"${__agentrun[@]}\"); " + source + "__agentrun=(\"${__agentrun_kept[@]}\"); builtin unset -v __agentrun_kept; "
+	}
+	return source + "__agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "; "
 }
 
 // text is what the loop reads of a call: what to do first, in silence, and the script.

@@ -34,13 +34,17 @@ type instance struct {
 	shell *Shell
 	shim  *shim.Shim
 
+	terminal  bool         // it has one, and runs one script
+	reload    bool         // the next call begins with the last state
 	in        *os.File     // where calls are announced
 	text      *os.File     // the script of the call
+	names     [2]string    // of the script, and of where the loop tells, in the exchange
 	control   *pipe.Reader // what the loop tells
 	told      *os.File     // its writing end: the loop opens it by its path, for as long as the shell lives
 	out, err  *pipe.Reader
 	ends      chan end
 	calls     int
+	slot      int   // of the state that is written at the end of the call
 	used      times // by the shell and its children, up to the last call
 	remainder []byte
 
@@ -61,9 +65,9 @@ type end struct {
 
 type times struct{ user, system time.Duration }
 
-// start starts a process with the last state.
-func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, err error) {
-	i := &instance{shell: s, ends: make(chan end, 4)}
+// start starts a process with the last state. With a terminal that is the process's.
+func (s *Shell) start(ctx context.Context, kill <-chan struct{}, terminal *bash.Terminal) (_ *instance, err error) {
+	i := &instance{shell: s, ends: make(chan end, 4), terminal: terminal != nil}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -105,7 +109,15 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 		i.told = control // the loop opens it by its path
 	}
 	i.control = pipe.NewReader(r, nil, i.listen)
-	r, files[d.out] = open(true)
+	if terminal == nil {
+		r, files[d.out] = open(true)
+	} else if err == nil {
+		if r, files[d.out], err = terminal.OpenTerminal(); err != nil {
+			return nil, err
+		}
+		theirs = append(theirs, files[d.out])
+		files[0], files[1], files[2] = files[d.out], files[d.out], files[d.out]
+	}
 	i.out = pipe.NewReader(r, &i.mu, func(b []byte) { i.deliver(b, false) })
 	r, files[d.err] = open(true)
 	i.err = pipe.NewReader(r, &i.mu, func(b []byte) { i.deliver(b, true) })
@@ -121,13 +133,9 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 		return nil, err
 	}
 	defer boot.Close()
-	state := ""
-	s.mu.Lock()
-	if s.good >= 0 {
-		state = s.slots[s.good]
-	}
-	s.mu.Unlock()
+	state := s.last()
 	_, fds := s.exchange.dirs()
+	i.names = [2]string{text, telling}
 	if _, err = boot.WriteString(d.booting(fds, text, telling, state, s.opts.Once)); err != nil {
 		return nil, fmt.Errorf("starting a shell: %w", err)
 	}
@@ -141,7 +149,7 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}) (_ *instance, e
 	if d != bashDialect {
 		argv[0], argv[len(argv)-2] = "sh", "sh"
 	}
-	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files, Box: s.exchange.box}); err != nil {
+	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files, Box: s.exchange.box, Terminal: i.terminal}); err != nil {
 		return nil, fmt.Errorf("starting the shell %s: %w", s.path, err)
 	}
 	i.control.Start()
@@ -186,7 +194,8 @@ func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, er
 		return exit, false, err
 	}
 	i.calls++
-	slot := i.shell.next()
+	slot := i.shell.next(i)
+	i.slot = slot
 	i.mu.Lock()
 	i.call, i.werr = c, nil
 	i.held.deliver(c)
@@ -201,6 +210,9 @@ func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, er
 	e, ended := i.await(ctx, c, nonce, &exit)
 	exit.PeakMemory = watch.End()
 	exit.Duration = time.Since(began)
+	if c.Terminal != nil {
+		i.hangUp()
+	}
 	i.mu.Lock()
 	i.out.Sweep()
 	i.err.Sweep()
@@ -226,7 +238,17 @@ func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, er
 func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	var before strings.Builder
 	stdin := os.DevNull
-	if c.Stdin != "" {
+	switch {
+	case c.Terminal != nil:
+		stdin = "/dev/fd/1" // the loop's output; it reads from there as well
+		before.WriteString("__agentrun_term=${TERM-}; export " + bash.Quote([]string{c.Terminal.Variable()}) + "; ")
+	case i.reload:
+		if state := i.shell.last(); state != "" {
+			_, fds := i.shell.exchange.dirs()
+			before.WriteString(i.shell.dialect.reloading(fds, i.names[0], i.names[1], state))
+		}
+		i.reload = false
+	case c.Stdin != "":
 		stdin = c.Stdin
 	}
 	before.WriteString("__agentrun_stdin=" + bash.Quote([]string{stdin}))
@@ -241,8 +263,8 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	if c.Separate {
 		stderr = i.shell.dialect.err
 	}
-	head := fmt.Sprintf("__agentrun_call=%d __agentrun_slot=%s __agentrun_err=%d __agentrun_nonce=%s; ", i.calls, i.shell.slots[slot], stderr, nonce)
-	text := i.shell.dialect.text(head+before.String(), c.Text)
+	head := fmt.Sprintf("__agentrun_call=%d __agentrun_slot=%s __agentrun_err=%d __agentrun_nonce=%s", i.calls, i.shell.slots[slot], stderr, nonce)
+	text := i.shell.dialect.text(before.String()+"; "+head, c.Text)
 	if err := i.text.Truncate(0); err != nil {
 		return fmt.Errorf("giving the script to the shell: %w", err)
 	}
@@ -278,6 +300,9 @@ func (i *instance) await(ctx context.Context, c *bash.Script, nonce string, exit
 			exit.Cancelled = true
 		case <-c.Kill:
 			exit.Cancelled = true
+			if c.Terminal != nil {
+				c.Terminal.Ending()
+			}
 			i.shim.Kill(untilGone)
 			return i.last(nonce), true
 		case <-expired:
@@ -286,6 +311,9 @@ func (i *instance) await(ctx context.Context, c *bash.Script, nonce string, exit
 			exit.OutputLimit = true
 		case <-c.Feedback:
 			exit.Feedback = true
+		}
+		if c.Terminal != nil {
+			c.Terminal.Ending()
 		}
 		return i.stop(c, nonce), true
 	}
@@ -358,7 +386,7 @@ func (i *instance) ended(exit *bash.Exit, e *end) {
 			exit.SetStatus(syscall.WaitStatus(e.status << 8))
 		}
 	}
-	if i.shell.opts.Once {
+	if i.shell.opts.Once || i.terminal && e != nil {
 		return
 	}
 	if e != nil {
@@ -366,6 +394,23 @@ func (i *instance) ended(exit *bash.Exit, e *end) {
 		return
 	}
 	exit.Notes = append(exit.Notes, "The shell ended with this script without saying how it was; the next script finds a new shell with what there was before this one")
+}
+
+// hangUp ends a shell that has a terminal, and takes the last that was written to that.
+func (i *instance) hangUp() {
+	i.in.Close()
+	t := time.NewTimer(untilKill)
+	defer t.Stop()
+	select {
+	case <-i.shim.Done():
+	case <-t.C:
+		i.shim.Kill(untilGone)
+	}
+	t.Reset(untilKill)
+	select {
+	case <-i.out.Ended(): // nobody has the terminal any more, and all was read
+	case <-t.C:
+	}
 }
 
 // close ends the shell and everything below it, and returns how many processes it had left running.

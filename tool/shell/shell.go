@@ -22,7 +22,9 @@
 //
 // # Limits
 //
-// A script's standard input is empty, its outputs are pipes, and there is no terminal. Redirections of 0, 1 and 2 by
+// A script's standard input is empty, its outputs are pipes, and there is no terminal, unless one is asked for: such a
+// script runs in a shell that has the state of the last one and a terminal, what it leaves is the state of the next one,
+// and what it left in the background ends with it. TERM is as it was afterwards. Redirections of 0, 1 and 2 by
 // exec last until the end of the script. Names that begin with __agentrun_ are the shell's own. A state of more than 64 MiB
 // is not carried over. Of sh, which can not print them, functions and aliases are not either.
 //
@@ -45,6 +47,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/internal/shim"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -83,15 +86,16 @@ type Shell struct {
 	turn chan struct{} // holds one token while nobody runs a script
 
 	mu     sync.Mutex // guards what is below; held for moments only
-	states [2]*os.File
-	slots  [2]string // their names
+	states [3]*os.File
+	slots  [3]string // their names
 	good   int       // the slot of states that holds the last state; -1 when there is none
 	closed bool
 	others sync.WaitGroup // shells of concurrent scripts
 
 	exchange exchange
 
-	live *instance // owned by who has the turn
+	live  *instance // owned by who has the turn
+	stale bool      // the state of live is not the last one: a script at a terminal has left another
 }
 
 var _ bash.Runner = (*Shell)(nil)
@@ -176,6 +180,9 @@ func (s *Shell) Copy(once bool) (*Shell, error) {
 
 // run runs a script in the shell that lives, or in a new one.
 func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
+	if c.Terminal != nil {
+		return s.atTerminal(ctx, c)
+	}
 	var notes []string
 	if s.live != nil && s.live.gone() { // somebody killed it between two scripts
 		s.live.close()
@@ -183,17 +190,11 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		notes = append(notes, "The shell had ended since the last script; this one ran in a new shell with what there was behind that")
 	}
 	if s.live == nil {
-		began := time.Now()
-		live, err := s.start(ctx, c.Kill)
-		if err != nil {
-			exit := bash.Exit{Code: bash.CodeFailure, Began: began, Duration: time.Since(began)}
-			if exit.Cancelled = ctx.Err() != nil || closed(c.Kill); exit.Cancelled {
-				exit.Notes = append(exit.Notes, "The script was not started")
-				return exit, nil
-			}
+		live, exit, err := s.begin(ctx, c)
+		if live == nil {
 			return exit, err
 		}
-		s.live = live
+		s.live, s.stale = live, false
 	}
 	if err := s.live.hasDirectory(c.Dir); err != nil {
 		return bash.Exit{Code: bash.CodeFailure}, err
@@ -208,6 +209,7 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		defer stop()
 		c = &within
 	}
+	s.live.reload, s.stale = s.stale, false
 	exit, ended, err := s.live.run(ctx, c)
 	if s.exchange.box != nil {
 		exit.Limits = s.exchange.box.Settle(syscall.WaitStatus(exit.Code << 8))
@@ -222,6 +224,46 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 	return exit, err
 }
 
+// begin starts a shell for a script. Without one it returns how the script ended.
+func (s *Shell) begin(ctx context.Context, c *bash.Script) (*instance, bash.Exit, error) {
+	began := time.Now()
+	live, err := s.start(ctx, c.Kill, c.Terminal)
+	if err == nil {
+		return live, bash.Exit{}, nil
+	}
+	exit := bash.Exit{Code: bash.CodeFailure, Began: began, Duration: time.Since(began)}
+	if exit.Cancelled = ctx.Err() != nil || closed(c.Kill); exit.Cancelled {
+		exit.Notes = append(exit.Notes, "The script was not started")
+		return nil, exit, nil
+	}
+	return nil, exit, err
+}
+
+// atTerminal runs a script in a shell that has a terminal, and ends with the script: a terminal that stayed would be one
+// for the scripts behind it too. What the script leaves is the state of s; the shell that lives takes it over.
+func (s *Shell) atTerminal(ctx context.Context, c *bash.Script) (bash.Exit, error) {
+	live, exit, err := s.begin(ctx, c)
+	if live == nil {
+		return exit, err
+	}
+	defer live.close()
+	if err := live.hasDirectory(c.Dir); err != nil {
+		return bash.Exit{Code: bash.CodeFailure}, err
+	}
+	exit, _, err = live.run(ctx, c)
+	if s.exchange.box != nil {
+		exit.Limits = s.exchange.box.Settle(syscall.WaitStatus(exit.Code << 8))
+	}
+	if s.live != nil {
+		if all, lerr := process.Descendants(s.live.shim.Root()); lerr == nil && len(all) <= 1 { // itself: nothing in the background
+			s.live.close()
+			s.live = nil
+		}
+	}
+	s.stale = true
+	return exit, err
+}
+
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -231,14 +273,26 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// next is the slot for the next state.
-func (s *Shell) next() int {
+// next is the slot for the next state of i. It is not that of a shell beside it, which writes there when it ends.
+func (s *Shell) next(i *instance) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.good == 0 {
-		return 1
+	for slot := range s.states {
+		if slot != s.good && (s.live == nil || s.live == i || s.live.slot != slot) {
+			return slot
+		}
 	}
-	return 0
+	return 0 // there are more slots than that
+}
+
+// last is the name of the last state, "" when there is none.
+func (s *Shell) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.good < 0 {
+		return ""
+	}
+	return s.slots[s.good]
 }
 
 // commit makes the state in a slot the last one.
