@@ -9,7 +9,8 @@
 //	  "sandbox": {
 //	    "mode": "workspace", "net": "off",
 //	    "limits": {"memory": "4GB", "processes": 500, "cpu": "10m", "file": "1GB", "disk": "10GB"}
-//	  }
+//	  },
+//	  "ssh": {"hosts": ["build-*"], "program": "ssh", "config": "/home/me/.ssh/config"}
 //	}
 //
 // Every member may be left out, and so may the file: there is no limit then, and
@@ -44,6 +45,7 @@ type Config struct {
 	Quota     Quota
 	Retention Retention
 	Sandbox   Sandbox
+	SSH       SSH
 }
 
 // Sandbox is what commands may do where no flag says otherwise. The zero value is everything.
@@ -60,6 +62,13 @@ type SandboxLimits struct {
 	CPU       Age
 	File      Size // each file that is written
 	Disk      Size // all that is written
+}
+
+// SSH says how other hosts are reached.
+type SSH struct {
+	Hosts   Hosts // those that a model may reach; none without it
+	Program Text  // the client; "" is ssh of the PATH
+	Config  Text  // what the client reads in place of the user's configuration; "" is that
 }
 
 // Quota limits what may be kept. 0 is no limit.
@@ -131,6 +140,7 @@ func Parse(data []byte) (Config, []Unknown, error) {
 			"file": &c.Sandbox.Limits.File, "disk": &c.Sandbox.Limits.Disk,
 		}},
 		"retention": members{"sessions": &c.Retention.Sessions, "trash": &c.Retention.Trash},
+		"ssh":       members{"hosts": &c.SSH.Hosts, "program": &c.SSH.Program, "config": &c.SSH.Config},
 	}}
 	if err := r.read(r.all, "", 0, int64(len(data))); err != nil {
 		return Config{}, nil, err

@@ -33,6 +33,12 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 		{"null is no size", `{"quota":{"home":{"log":null}}}`, config.Config{}, "quota.home.log: give a size"},
 		{"a size beyond 63 bits is refused", `{"quota":{"home":{"log":"9999999999999TB"}}}`, config.Config{}, "give a size"},
 		{"an age without a unit is refused", `{"retention":{"trash":30}}`, config.Config{}, "retention.trash: give a time"},
+		{"hosts are patterns", `{"ssh":{"hosts":["build-*","*@[::1]:22"],"program":"/usr/bin/ssh","config":"c d"}}`, config.Config{
+			SSH: config.SSH{Hosts: config.Hosts{"build-*", "*@[::1]:22"}, Program: "/usr/bin/ssh", Config: "c d"},
+		}, ""},
+		{"a host that is no word is refused", `{"ssh":{"hosts":["a","-oProxyCommand=x"]}}`, config.Config{}, "line 1: ssh.hosts: give a list of hosts"},
+		{"hosts that are no list are refused", `{"ssh":{"hosts":"a"}}`, config.Config{}, "ssh.hosts: give a list"},
+		{"a program without a name is refused", `{"ssh":{"program":""}}`, config.Config{}, "ssh.program: give a text"},
 		{"something behind the object is refused", `{} {}`, config.Config{}, "something behind"},
 		{"an object that is cut off is refused", `{"quota":{"home":{"log":1}`, config.Config{}, "no JSON"},
 		{"a list is refused", `[]`, config.Config{}, "the file is no JSON object"},
@@ -53,7 +59,7 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 func TestAHomeWithoutSettingsLimitsNothing(t *testing.T) {
 	home := t.TempDir()
 	c, _, err := config.Load(nil, home)
-	if err != nil || c != (config.Config{}) || !c.Quota.IsZero() {
+	if err != nil || !cmp.Equal(c, config.Config{}) || !c.Quota.IsZero() {
 		t.Errorf("got %+v, %v", c, err)
 	}
 }
@@ -74,7 +80,7 @@ func TestAnUnknownMemberIsToldWithItsPlaceAndTheSettingItMayMean(t *testing.T) {
 		{"a letter too many", "{\"quotas\":{}}", `c.json:1: "quotas" is no setting and does nothing; did you mean quota?`},
 		{"another case", "{\"quota\":{\"home\":{\"Log\":1}}}", `c.json:1: "quota.home.Log" is no setting and does nothing; did you mean quota.home.log?`},
 		{"nothing is like it", "{\"quota\":{\"home\":{\"everything\":1}}}", `c.json:1: "quota.home.everything" is no setting and does nothing; there may be artifacts, blobs, log (agentrun help config)`},
-		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be quota, retention, sandbox (agentrun help config)`},
+		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be quota, retention, sandbox, ssh (agentrun help config)`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, unknown, err := config.Parse([]byte(tt.text))

@@ -2,6 +2,7 @@ package config
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/agentrun/agentrun/outputsink"
 )
@@ -51,5 +52,15 @@ func (c Config) Settings() []Setting {
 	age("sandbox.limits.cpu", l.CPU)
 	size("sandbox.limits.file", l.File)
 	size("sandbox.limits.disk", l.Disk)
+	if len(c.SSH.Hosts) > 0 {
+		all = append(all, Setting{"ssh.hosts", c.SSH.Hosts, strings.Join(c.SSH.Hosts, " ")})
+	}
+	text := func(key string, t Text) {
+		if t != "" {
+			all = append(all, Setting{key, string(t), string(t)})
+		}
+	}
+	text("ssh.program", c.SSH.Program)
+	text("ssh.config", c.SSH.Config)
 	return all
 }

@@ -21,7 +21,8 @@ nothing is ever removed. All settings there are:
       "session": {"log": "1GB", "artifacts": "20GB", "blobs": "2GB"},
       "home": {"log": "50GB", "artifacts": "200GB", "blobs": "20GB"}
     },
-    "retention": {"sessions": "90d", "trash": "30d"}
+    "retention": {"sessions": "90d", "trash": "30d"},
+    "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"}
   }
 
 quota.session   limits each session, quota.home all of them together:
@@ -32,6 +33,7 @@ quota.session   limits each session, quota.home all of them together:
 retention       what gc --apply may take away because it is old:
     .sessions   moves sessions to the trash that nobody wrote to for so long
     .trash      empties the trash of what was removed so long ago (30d)
+ssh             how other hosts are reached; see agentrun ssh --help
 
 A size is a number of bytes, or one with KB, MB, GB or TB in steps of 1024; an
 age is a number with h, d or w. At 80 % of a quota agentrun warns. What has no

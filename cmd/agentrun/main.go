@@ -7,14 +7,14 @@
 //
 // # Streams
 //
-// What was asked for goes to standard output, with exec and bash the output of the
+// What was asked for goes to standard output, with exec, bash and ssh the output of the
 // command and the notice that tells what of it is not shown. Everything else that
 // agentrun has to say goes to standard error, on lines that begin with
 // "agentrun: ".
 //
 // # Exit status
 //
-// 0 for success, 2 for wrong usage, 1 for every other error. exec and bash exit
+// 0 for success, 2 for wrong usage, 1 for every other error. exec, bash and ssh exit
 // with the status of the command, 128+n when signal n ended it, 124 after a
 // timeout, 126 and 127 when it can not be executed or is not found, 125 when
 // agentrun itself failed, and 128+n when agentrun got signal n and ended the command.

@@ -46,12 +46,18 @@ func plainProgram(t *testing.T) string {
 }
 
 func TestScript(t *testing.T) {
+	p := scripts(t)
+	p.Dir = "testdata/script"
+	testscript.Run(t, p)
+}
+
+// scripts says how scripts are run; which ones is left open.
+func scripts(t *testing.T) testscript.Params {
 	plain := ""
 	if underRace {
 		plain = plainProgram(t)
 	}
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+	return testscript.Params{
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -88,7 +94,7 @@ func TestScript(t *testing.T) {
 			"match":   match,
 			"setenv":  setenv,
 		},
-	})
+	}
 }
 
 // status N COMMAND ARG... runs a command that has to exit with status N.

@@ -90,7 +90,7 @@ func manPage(cmd *cobra.Command) string {
 
 // rootSections are those that the page of agentrun itself has for all commands.
 const rootSections = `.SH EXIT STATUS
-exec and bash exit with the status of the command, and with these:
+exec, bash and ssh exit with the status of the command, and with these:
 .TP
 124
 The command was ended by \-\-timeout.

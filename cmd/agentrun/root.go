@@ -12,7 +12,7 @@ import (
 const rootHelp = `agentrun runs commands for agents: it prints bounded views and keeps the rest.
 
   agentrun exec -- seq 1 300000           run a program, without a shell
-  agentrun bash|python 'make | tail -50'  run a script; run Python code
+  agentrun bash|python|ssh HOST 'make'    run a script, Python code; on a host
   agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
   agentrun artifacts | follow             what was kept; what others do now
   agentrun sessions                       list the sessions of this directory
@@ -31,7 +31,7 @@ Flags of every command, anywhere before "--":
   --new, --json, --quiet   start a new session; for programs; the output alone
   --durability HOW   sync (survives power loss) or flush (AGENTRUN_DURABILITY)
 
-exec, bash and python exit with its status, 124 after --timeout.
+exec, bash, python and ssh exit with its status, 124 after --timeout.
 More: agentrun COMMAND --help
 `
 
@@ -71,8 +71,8 @@ recorded in the log of a session.`,
 		if cmd.Name() == "exec" && !slices.Contains(env.args, "--") {
 			return errNoDash // the flag is likely one of the command
 		}
-		if name := cmd.Name(); name == "bash" || name == "python" {
-			what := map[string]string{"bash": "a script", "python": "code"}[name]
+		if name := cmd.Name(); name == "bash" || name == "ssh" || name == "python" {
+			what := map[string]string{"bash": "a script", "ssh": "a script", "python": "code"}[name]
 			return usagef("%w: see %s --help; %s that begins with - goes behind --", err, cmd.CommandPath(), what)
 		}
 		return usagef("%w: see %s --help", err, cmd.CommandPath())
@@ -91,7 +91,7 @@ recorded in the log of a session.`,
 	})
 	root.SetHelpCommand(newHelpCommand())
 	root.AddCommand(
-		newExecCommand(env), newBashCommand(env), newPythonCommand(env), newReadCommand(env), newArtifactsCommand(env),
+		newExecCommand(env), newBashCommand(env), newPythonCommand(env), newSSHCommand(env), newReadCommand(env), newArtifactsCommand(env),
 		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
 		newJobsCommand(env), newSuperviseCommand(env), newFollowCommand(env), newSearchCommand(env), newGCCommand(env), newConfigCommand(env), newCheckpointCommand(env), newRewindCommand(env),
 	)

@@ -42,7 +42,7 @@ when agentrun got signal n and ended the command.
 
 ` + sandboxHelp
 
-// commandRun is what exec and bash have in common.
+// commandRun is what exec, bash and ssh have in common.
 type commandRun struct {
 	*environment
 
@@ -66,6 +66,12 @@ type commandRun struct {
 }
 
 func (r *commandRun) addFlags(f *pflag.FlagSet) {
+	r.addRunFlags(f)
+	r.confinement.addFlags(f)
+}
+
+// addRunFlags adds those for a command that is not a child of this process too.
+func (r *commandRun) addRunFlags(f *pflag.FlagSet) {
 	f.Var(&r.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
 	f.BoolVar(&r.live, "live", false, "print all output as it comes; with --json to stderr")
 	f.StringVar(&r.cwd, "cwd", "", "run the command in the directory `DIR`")
@@ -73,7 +79,6 @@ func (r *commandRun) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&r.streams, "streams", false, "with --json: stdout and stderr apart too, in the order of arrival")
 	f.BoolVar(&r.timestamps, "timestamps", false, "with --json: which stream wrote what when, as pieces")
 	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
-	r.confinement.addFlags(f)
 }
 
 // addStdin adds the flag of verbs whose command may read.
@@ -150,13 +155,15 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if r.after > 0 && r.pass {
 		return usagef("--stdin and --background-after exclude each other: what may go on in the background reads nothing")
 	}
-	if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
-		return err
+	if o.Host == "" { // a sandbox is of this machine
+		if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
+			return err
+		}
 	}
 	if r.policy != nil && r.cell != nil {
 		return usagef("a kernel has no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
 	}
-	o.Tree = r.after == 0 && process.Subreap() == nil
+	o.Tree = r.after == 0 && o.Host == "" && process.Subreap() == nil // the connection to a host is a child that stays
 	if r.after == 0 && r.cell == nil {
 		closeShell, err := r.choose(&o, s)
 		if err != nil {
@@ -167,7 +174,7 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if o.Shell == nil && r.cell == nil {
 		o.Sandbox = r.policy
 	}
-	if o.Script != "" && r.cell == nil {
+	if o.Script != "" && r.cell == nil && o.Host == "" {
 		var done func()
 		o.Runs, done = r.pathsFor(ctx, s, o.Script, r.after > 0)
 		defer done()

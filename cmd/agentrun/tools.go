@@ -18,6 +18,7 @@ import (
 	"github.com/agentrun/agentrun/tool/grep"
 	"github.com/agentrun/agentrun/tool/python"
 	"github.com/agentrun/agentrun/tool/read"
+	"github.com/agentrun/agentrun/tool/ssh"
 	"github.com/agentrun/agentrun/tool/toolset"
 	"github.com/agentrun/agentrun/tool/workspace"
 	"github.com/agentrun/agentrun/tool/write"
@@ -35,11 +36,22 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		pages = read.Tool{Files: b.files}
 		out   edit.Output
 		urls  find.Sources
+		hosts = &ssh.Tool{}
 	)
+	if b.environment != nil {
+		settings, err := b.sshTool()
+		switch {
+		case err == nil:
+			hosts = settings
+		case b.session != nil:
+			return nil, err
+		}
+	}
 	if b.session != nil {
 		out = b.output()
 		shell.Dir, shell.Artifacts = b.files.Dir(), out.Artifacts
 		shell.Background = &inSession{b}
+		hosts.Artifacts = out.Artifacts
 		urls = &sources{b.environment, b.manager, b.session}
 		pages.Router, pages.Blobs = internalurl.ForSession(b.manager, b.session), b.manager.Blobs()
 		code.Dir, code.Artifacts, code.Blobs = b.files.Dir(), out.Artifacts, b.session
@@ -48,6 +60,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 	return toolset.New(
 		shell,
 		code,
+		hosts,
 		pages,
 		edit.Tool{Workspace: b.files, Output: out},
 		write.Tool{Workspace: b.files, Output: out},
@@ -80,7 +93,7 @@ type listedTool struct {
 }
 
 func (e *environment) listTools() error {
-	set, err := toolsOf(nil)
+	set, err := toolsOf(&workbench{environment: e, files: &workspace.Workspace{}})
 	if err != nil {
 		return err
 	}
@@ -124,7 +137,8 @@ agentrun itself failed, and 2 when there is no such tool.
 
 The tools work in the working directory and in the directories of --root, and
 refuse what is outside, also behind links. The verbs read, grep and find open
-whatever they are given: there a person names it, here a model does.`,
+whatever they are given: there a person names it, here a model does. ssh reaches
+the hosts of ssh.hosts in config.json (see agentrun ssh --help).`,
 		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
   agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
 		Annotations: map[string]string{makesSessions: "yes"},

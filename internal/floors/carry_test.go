@@ -40,6 +40,7 @@ var banned = map[string]string{
 var excused = map[arrow]string{
 	{"blobstore/storetest", "testing"}:            "it is the suite that implementations of Store run",
 	{"blobstore/storetest", "pgregory.net/rapid"}: "the suite has properties",
+	{"internal/sshtest", "testing"}:               "its servers end with a test",
 	{"search", "database/sql"}:                    "its index is a database, which no other package of the floors imports",
 	{"search", "modernc.org/sqlite"}:              "the driver of that database",
 }

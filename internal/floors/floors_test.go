@@ -31,6 +31,7 @@ var floorOf = map[string]int{
 	"internal/screen":          1,
 	"internal/cgroup":          1,
 	"internal/shim":            1,
+	"internal/sshtest":         1,
 	"internal/terminal":        1,
 	"internal/gitignore":       1,
 	"internal/textdiff":        1,
@@ -63,6 +64,7 @@ var floorOf = map[string]int{
 	"tool/python":    3,
 	"tool/read":      3,
 	"tool/shell":     3,
+	"tool/ssh":       3,
 	"tool/toolset":   3,
 	"tool/workspace": 3,
 	"tool/write":     3,
@@ -84,6 +86,10 @@ type arrow struct{ from, to string }
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
 	{"internal/terminal", "internal/screen"}:                 "the size of a terminal is that of its screen",
+	{"tool/ssh", "tool/bash"}:                                "runs scripts for it",
+	{"tool/ssh", "tool"}:                                     "implements Tool",
+	{"tool/ssh", "internalurl"}:                              "tells which URLs in a script are files of this machine",
+	{"internal/sshtest", "internal/process"}:                 "ends the connections of a server",
 	{"tool/shell", "tool/bash"}:                              "runs scripts for it",
 	{"internal/cgroup", "internal/process"}:                  "groups of makers that are gone are removed",
 	{"internal/shim", "internal/cgroup"}:                     "kills what is below a shim as a whole",

@@ -59,6 +59,9 @@ import (
 // Language.
 const artifactTool = "bash"
 
+// remoteTool is the same for runs on another host, and what the log calls their command.
+const remoteTool = "ssh"
+
 // Options say what to run and where to keep what comes of it. One of Argv and Script is given.
 type Options struct {
 	// Argv is a program and its arguments; no shell is involved.
@@ -88,6 +91,9 @@ type Options struct {
 
 	// Language is that of Script where it is not a shell's; Shell is needed then, and runs it. Nil is a shell's.
 	Language *Language
+
+	// Host is where Shell runs Script, when that is not here. The log names it, and calls the command that of ssh.
+	Host string
 
 	// StdinPath is a file that Shell's script reads; "" is empty.
 	StdinPath string
@@ -219,6 +225,9 @@ func (o *Options) process() (*Process, string, error) {
 	if o.Language != nil {
 		p.Argv[0] = o.Language.Name // for errors: Shell runs it
 	}
+	if o.Host != "" {
+		return p, Quote([]string{remoteTool, o.Host, o.Script}), nil
+	}
 	return p, o.Script, nil
 }
 
@@ -307,7 +316,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 
 // start is what the log is told of the run.
 func (r *run) start(p *Process, where location) Start {
-	s := Start{Run: r.id, Command: r.command, Cwd: where.dir, Began: r.began, Owner: process.Self()}
+	s := Start{Run: r.id, Command: r.command, Remote: r.Host, Cwd: where.dir, Began: r.began, Owner: process.Self()}
 	if !p.shell {
 		s.Argv = p.Argv
 	}
@@ -350,6 +359,9 @@ func (r *run) begin(ctx context.Context, p *Process, where location, res *Result
 func (r *run) open(ctx context.Context) (outputsink.File, error) {
 	// A cancelled command still has output to keep.
 	tool := artifactTool
+	if r.Host != "" {
+		tool = remoteTool
+	}
 	if r.Language != nil {
 		tool = r.Language.Name
 	}

@@ -44,6 +44,7 @@ type Start struct {
 	// start, or stands alone where the start is not recorded (Options.Unrecorded).
 	Moved   bool   `json:"moved,omitempty"`
 	Session string `json:"session,omitempty"` // of a job: the id of the one that it belongs to, which a fork is not
+	Remote  string `json:"remote,omitempty"`  // the host that a script of ssh ran on; Cwd is then that of agentrun
 	Owner
 }
 

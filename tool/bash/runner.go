@@ -55,6 +55,10 @@ var quiet = []string{
 	"DEBIAN_FRONTEND=noninteractive", "PIP_NO_INPUT=1", "npm_config_yes=true",
 }
 
+// Quiet are variables for a script that nobody watches, KEY=VALUE: with them programs ask nobody and open no editor and no
+// pager.
+func Quiet() []string { return slices.Clone(quiet) }
+
 // ScriptEnvironment is what a shell for scripts is started with: dir as an absolute path, and the environment of this
 // process, with what keeps programs from waiting for a person, and additions (KEY=VALUE) laid over it.
 // A base takes the place of this process's environment; nil is that.

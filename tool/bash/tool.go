@@ -41,6 +41,8 @@ type Tool struct {
 	Shell Runner
 	// Sandbox is what scripts may do; nil is everything. A model can not change it. Shell has its own, and must be nil.
 	Sandbox *sandbox.Policy
+	// Host is where Shell runs them, when that is not here.
+	Host string
 	// Live gets the output as it comes, see Options.Live; nil for nobody.
 	Live io.Writer
 	// Background runs the scripts that may go on as jobs, in place of Shell; nil offers that to nobody.
@@ -128,7 +130,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 		return tool.Refuse(err), nil
 	}
 	timeout, clamped := ClampTimeout(in.Timeout)
-	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell, Sandbox: t.Sandbox}
+	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell, Sandbox: t.Sandbox, Host: t.Host}
 	if !filepath.IsAbs(o.Dir) && (o.Dir != "" || t.Shell == nil) {
 		o.Dir = filepath.Join(t.Dir, o.Dir)
 	}
