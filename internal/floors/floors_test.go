@@ -23,6 +23,7 @@ var floorOf = map[string]int{
 	"internal/lineindex":       1,
 	"internal/notify":          1,
 	"internal/pipe":            1,
+	"internal/literal":         1,
 	"internal/notebook":        1,
 	"internal/pdftext":         1,
 	"internal/picture":         1,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentrun/agentrun/internal/literal"
 	"github.com/agentrun/agentrun/internal/textdiff"
 )
 
@@ -184,8 +185,8 @@ func (h *haystack) places(i int, e Edit, in []byte) ([]exchange, error) {
 		step = len(old)
 	}
 	ambiguous := &AmbiguousError{Edit: i}
-	for at := 0; ; {
-		k := bytes.Index(in[at:], old)
+	for at := 0; at <= len(in); {
+		k := literal.Index(in[at:], old)
 		if k < 0 {
 			break
 		}

@@ -252,45 +252,6 @@ func TestLargeFilesAreSearchedInPieces(t *testing.T) {
 	}
 }
 
-func TestFoldIsThatOfRegexp(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 3))
-	for _, lit := range []string{"err", "a", "bb", "xq", "error ", "long"} {
-		re := regexp.MustCompile("(?i:" + lit + ")")
-		for range 40 {
-			text := randomText(r)
-			want := -1
-			if loc := re.FindStringIndex(text); loc != nil {
-				want = loc[0]
-			}
-			if got := indexFold([]byte(text), []byte(lit)); got != want {
-				t.Fatalf("%q in %q: %d, want %d", lit, text, got, want)
-			}
-		}
-	}
-}
-
-func TestLiteralsAreFoundWhereTheyAre(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 4))
-	for range 200 {
-		text := []byte(randomText(r) + strings.Repeat("e ", r.IntN(500)) + "err")
-		var lits [][]byte
-		first := -1
-		for _, lit := range []string{"err", "bb", "e e", "xq", "long ", "ERROR"}[r.IntN(5):] {
-			lits = append(lits, []byte(lit))
-			k := bytes.Index(text, []byte(lit))
-			if got := index(text, []byte(lit)); got != k {
-				t.Fatalf("%q in %q: %d, want %d", lit, text, got, k)
-			}
-			if k >= 0 && (first < 0 || k < first) {
-				first = k
-			}
-		}
-		if got := indexAny(text, lits); got != first {
-			t.Fatalf("%q in %q: %d, want %d", lits, text, got, first)
-		}
-	}
-}
-
 func FuzzPattern(f *testing.F) {
 	for _, a := range atoms {
 		f.Add(a+"b", "a b\r\nerr", false)
