@@ -55,6 +55,8 @@ type Recorder struct {
 
 	mu      sync.Mutex // held for one operation; guards history
 	history *history
+
+	kept keeps
 }
 
 // New returns a Recorder for a session of a manager. The caller closes the session.
@@ -386,7 +388,10 @@ func (o *observation) look(ctx context.Context, at Place) (seen, error) {
 		return s, nil
 	}
 	now, err := observe(o.opts.FS, at.Path, o.opts.Now, func(f io.ReadSeeker) (blobref.Ref, int64, error) {
-		ref, n, err := o.s.PutBlob(ctx, f)
+		if ref, n, ok, err := o.kept.find(ctx, f); ok || err != nil {
+			return ref, n, err
+		}
+		ref, n, err := o.s.PutBlob(ctx, f) // from its beginning
 		if err != nil {
 			err = &storeError{err}
 		}

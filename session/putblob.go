@@ -26,6 +26,29 @@ func (s *Session) PutBlob(ctx context.Context, r io.ReadSeeker) (blobref.Ref, in
 	return ref, n, nil
 }
 
+// PutBytes is PutBlob for what is in memory.
+func (s *Session) PutBytes(ctx context.Context, data []byte) (blobref.Ref, error) {
+	ref, err := s.putBytes(ctx, data)
+	var no *refusal
+	if errors.As(err, &no) {
+		err = no.err
+	}
+	if err != nil {
+		return blobref.Ref{}, fmt.Errorf("storing a blob for %s: %w", s.Path(), err)
+	}
+	return ref, nil
+}
+
+func (s *Session) putBytes(ctx context.Context, data []byte) (blobref.Ref, error) {
+	if err := s.writable(ctx); err != nil {
+		return blobref.Ref{}, err
+	}
+	if s.quota != nil {
+		return s.admitBlob(ctx, data)
+	}
+	return s.putBlob(ctx, data)
+}
+
 func (s *Session) putStream(ctx context.Context, r io.ReadSeeker) (blobref.Ref, int64, error) {
 	if err := s.writable(ctx); err != nil {
 		return blobref.Ref{}, 0, err

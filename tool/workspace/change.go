@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -107,6 +108,11 @@ func (w *Workspace) changeOnce(ctx context.Context, path string, change func(Old
 	if done, err = t.prepare(change); err != nil || done.Same {
 		return done, t.named(err)
 	}
+	forget, err := t.ahead(ctx, done)
+	defer forget()
+	if err != nil {
+		return Changed{}, t.named(err)
+	}
 	if w.opts.Recorder != nil {
 		if err := w.opts.Recorder.Before(ctx, p.Path); err != nil {
 			return Changed{}, fmt.Errorf("%s was not changed, because it could not be brought back: %w", p.Path, err)
@@ -141,6 +147,7 @@ type turn struct {
 	*Workspace
 	*Place
 	temp  *durable.Lock // the file that takes the place of the old one, locked
+	full  bool          // it holds the new content
 	kept  bool          // it has
 	grown []string      // directories that have new ones in them
 	info  fs.FileInfo   // of the file; nil when nothing is there
@@ -290,8 +297,29 @@ func (t *turn) still() error {
 	return err
 }
 
-// write brings the new content into the place of the old one.
-func (t *turn) write(content []byte) error {
+// large is from when on a change is prepared by several goroutines, in bytes.
+const large = 1 << 20
+
+// ahead does at once what a large change would otherwise do one after the other: it
+// keeps both contents, and writes the new one to the temporary.
+func (t *turn) ahead(ctx context.Context, done Changed) (forget func(), err error) {
+	keeper, ok := t.opts.Recorder.(Keeper)
+	if !ok || len(done.Old)+len(done.New) < large {
+		return func() {}, nil
+	}
+	old, now := func() {}, func() {}
+	var all sync.WaitGroup
+	all.Go(func() { now = keeper.Keep(ctx, done.New) })
+	if !done.Made {
+		all.Go(func() { old = keeper.Keep(ctx, done.Old) })
+	}
+	err = t.fill(done.New)
+	all.Wait()
+	return func() { old(); now() }, err
+}
+
+// fill writes the new content to the temporary.
+func (t *turn) fill(content []byte) error {
 	f := t.temp.File()
 	// A killed process may have left something in it.
 	if err := f.Truncate(0); err != nil {
@@ -305,6 +333,18 @@ func (t *turn) write(content []byte) error {
 	}
 	if t.opts.Sync {
 		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	t.full = true
+	return nil
+}
+
+// write brings the new content into the place of the old one.
+func (t *turn) write(content []byte) error {
+	f := t.temp.File()
+	if !t.full {
+		if err := t.fill(content); err != nil {
 			return err
 		}
 	}

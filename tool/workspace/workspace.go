@@ -55,6 +55,15 @@ type Recorder interface {
 	After(ctx context.Context, path string) error
 }
 
+// Keeper is a Recorder that may be given what a file holds, and is about to hold, before it
+// is told of the file: then it has less to do while the change waits for it. *checkpoint.Recorder is one.
+type Keeper interface {
+	Recorder
+	// Keep stores content, which nobody changes until forget is called. What it cannot
+	// store Before and After are to store, and to report.
+	Keep(ctx context.Context, content []byte) (forget func())
+}
+
 // Options of a Workspace.
 type Options struct {
 	// Dir is where relative paths begin; "" is the working directory.

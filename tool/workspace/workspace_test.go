@@ -431,3 +431,64 @@ func FuzzResolve(f *testing.F) {
 		}
 	})
 }
+
+// keeper is a recorder that is given contents.
+type keeper struct {
+	recorder
+	mu   sync.Mutex // guards kept
+	kept map[string]bool
+}
+
+func (k *keeper) Keep(_ context.Context, content []byte) func() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept[string(content[:1])] = true
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.kept, string(content[:1]))
+	}
+}
+
+func (k *keeper) Before(ctx context.Context, path string) error { return k.noted("before", path) }
+func (k *keeper) After(ctx context.Context, path string) error  { return k.noted("after", path) }
+
+func (k *keeper) noted(what, path string) error {
+	data, _ := os.ReadFile(path)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(data) > 0 && k.kept[string(data[:1])] {
+		what += ", kept,"
+	}
+	k.told = append(k.told, what)
+	if k.fail != "" && strings.HasPrefix(what, k.fail) {
+		return errors.New("the log is full")
+	}
+	return nil
+}
+
+func TestALargeChangeIsKeptWhileItIsWritten(t *testing.T) {
+	old, now := strings.Repeat("o", large), strings.Repeat("n", large)
+	k := &keeper{kept: map[string]bool{}}
+	w := open(t, Options{Recorder: k, Sync: true}, map[string]string{"a": old})
+	for _, c := range []struct{ path, to, told string }{
+		{"a", now, "before, kept, after, kept,"},
+		{"made", now, "before after, kept,"},
+		{"a", "small", "before, kept, after, kept,"},
+		{"a", "tiny", "before after"},
+	} {
+		k.told = nil
+		_, err := w.Change(t.Context(), c.path, to(c.to))
+		check0(t, err)
+		if got := strings.Join(k.told, " "); got != c.told || read(t, w, c.path) != c.to || len(k.kept) != 0 {
+			t.Errorf("%s: %s, %d kept", c.path, got, len(k.kept))
+		}
+	}
+	k.fail = "before"
+	if _, err := w.Change(t.Context(), "made", to(old)); err == nil || read(t, w, "made") != now || len(k.kept) != 0 {
+		t.Errorf("%v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(w.Dir(), ".tmp-*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
