@@ -73,8 +73,9 @@ var floorOf = map[string]int{
 	"follow":         3,
 	"transcript":     3,
 
-	"model":      4,
-	"supervisor": 4,
+	"model":        4,
+	"model/script": 4,
+	"supervisor":   4,
 
 	"cmd/agentrun/internal/anew":   7,
 	"cmd/agentrun/internal/picker": 7,
@@ -153,6 +154,7 @@ var along = map[arrow]string{
 	{"sandbox", "internal/process"}:                          "tells whether the maker of a directory lives, and who is below a process",
 	{"transcript", "tool/bash"}:                              "a run's start and end are told as one",
 	{"tool/read", "internalurl"}:                             "reads whatever a URL names",
+	{"model/script", "model"}:                                "implements Model",
 	{"checkpoint", "tool/bash"}:                              "what a run changed was not changed by someone else",
 }
 
