@@ -180,36 +180,48 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 
 // Wait returns when the job does not run, whether it ever did or not.
 func (c *Client) Wait(ctx context.Context, id int64) error {
-	return c.simple(ctx, request{Op: "wait", Job: id}, nil)
+	_, err := c.simple(ctx, request{Op: "wait", Job: id}, nil)
+	return err
 }
 
 // Send gives a job something to read, and an end of file behind it if eof is set.
 func (c *Client) Send(ctx context.Context, id int64, text string, eof bool) error {
-	return c.simple(ctx, request{Op: "send", Job: id, Text: text, EOF: eof}, ErrNotRunning)
+	_, err := c.simple(ctx, request{Op: "send", Job: id, Text: text, EOF: eof}, ErrNotRunning)
+	return err
 }
 
 // Kill ends a job: SIGINT, SIGTERM, SIGKILL in turn, or SIGKILL now. It returns when the job's end is recorded.
 func (c *Client) Kill(ctx context.Context, id int64, now bool) error {
-	return c.simple(ctx, request{Op: "kill", Job: id, Now: now}, ErrNotRunning)
+	_, err := c.simple(ctx, request{Op: "kill", Job: id, Now: now}, ErrNotRunning)
+	return err
 }
 
-// Stop ends everything of the session, and its supervisor.
-func (c *Client) Stop(ctx context.Context) error { return c.simple(ctx, request{Op: "stop"}, nil) }
+// Stopped is what was ended.
+type Stopped struct {
+	Jobs   int `json:"jobs"`
+	Shells int `json:"shells"`
+}
+
+// Stop ends everything of the session, and its supervisor. It returns when that is so.
+func (c *Client) Stop(ctx context.Context) (Stopped, error) {
+	d, err := c.simple(ctx, request{Op: "stop"}, nil)
+	return d.Stopped, err
+}
 
 // simple asks a supervisor that there is. none is returned where there is none.
-func (c *Client) simple(ctx context.Context, q request, none error) error {
+func (c *Client) simple(ctx context.Context, q request, none error) (done, error) {
 	got, err := c.connect()
 	if errors.Is(err, ErrNone) {
-		return none
+		return done{}, none
 	}
 	if err != nil {
-		return err
+		return done{}, err
 	}
-	_, err = c.ask(ctx, got, q)
-	if q.Op == "wait" && errors.Is(err, syscall.ECONNRESET) {
-		return nil // it was killed, and the job with it
+	d, err := c.ask(ctx, got, q)
+	if q.Op == "wait" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)) {
+		return d, nil // it was killed, and the job with it
 	}
-	return err
+	return d, err
 }
 
 // Shell is a named shell of a session, under its supervisor.
@@ -223,6 +235,16 @@ type Shell struct {
 }
 
 var _ bash.Runner = (*Shell)(nil)
+
+// Directory is where the shell is; "" is not known. It is asked by [bash.Run].
+func (s *Shell) Directory() string {
+	ctx, cancel := context.WithTimeout(context.Background(), startWait)
+	defer cancel()
+	if d, err := s.Client.simple(ctx, request{Op: "where", Shell: s.Name}, nil); err == nil {
+		return d.Dir
+	}
+	return ""
+}
 
 // RunScript implements [bash.Runner].
 func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, err error) {
@@ -308,20 +330,23 @@ func (s *Shell) follow(got *conn, c *bash.Script) (exit bash.Exit, err error) {
 }
 
 // StopAll ends every supervisor of a home, and everything that they own.
-func StopAll(ctx context.Context, home string) error {
+func StopAll(ctx context.Context, home string) (Stopped, error) {
 	dir := filepath.Join(home, "run")
 	names, err := filepath.Glob(filepath.Join(dir, "*.sock"))
 	if err != nil {
-		return err
+		return Stopped{}, err
 	}
+	var all Stopped
 	var errs []error
 	for _, name := range names {
 		got, err := place{dir, strings.TrimSuffix(filepath.Base(name), ".sock")}.connect()
 		if err != nil {
 			continue // its supervisor is gone, or going
 		}
-		_, err = (&Client{}).ask(ctx, got, request{Op: "stop"})
+		d, err := (&Client{}).ask(ctx, got, request{Op: "stop"})
+		all.Jobs += d.Stopped.Jobs
+		all.Shells += d.Stopped.Shells
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return all, errors.Join(errs...)
 }

@@ -181,6 +181,8 @@ func (s *server) serve(c *conn) {
 	switch q.Op {
 	case "run":
 		err = s.run(c, &q)
+	case "where":
+		err = c.sendJSON(frameDone, done{Dir: s.where(q.Shell)})
 	case "foreground":
 		err = s.foreground(c, &q)
 	case "start":
@@ -215,7 +217,17 @@ func (s *server) stop(c *conn) error {
 	for _, n := range shells {
 		n.Close()
 	}
-	return c.sendJSON(frameDone, done{})
+	return c.sendJSON(frameDone, done{Stopped: Stopped{Jobs: len(jobs), Shells: len(shells)}})
+}
+
+// where is the directory of a named shell.
+func (s *server) where(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.shells[name]; n != nil {
+		return n.Directory()
+	}
+	return ""
 }
 
 // hold returns the named shell and keeps it until release is called.

@@ -75,7 +75,7 @@ const (
 // request is what a client asks for.
 type request struct {
 	Version int    `json:"version"`
-	Op      string `json:"op"` // run, foreground, start, wait, send, kill, stop
+	Op      string `json:"op"` // run, where, foreground, start, wait, send, kill, stop
 
 	Shell    string        `json:"shell,omitempty"`
 	Path     string        `json:"path,omitempty"` // of the shell's program
@@ -102,8 +102,10 @@ type request struct {
 
 // done is the answer to what gives no exit.
 type done struct {
-	Job      int64 `json:"job"`
-	Artifact int64 `json:"artifact"`
+	Job      int64   `json:"job"`
+	Artifact int64   `json:"artifact"`
+	Dir      string  `json:"dir,omitempty"` // where: "" is not known
+	Stopped  Stopped `json:"stopped"`       // stop
 }
 
 // conn is a connection with whole frames.

@@ -78,7 +78,7 @@ func newClient(t *testing.T) (*Client, func() []Job) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := StopAll(context.Background(), home); err != nil {
+		if _, err := StopAll(context.Background(), home); err != nil {
 			t.Error(err)
 		}
 	})
@@ -138,7 +138,7 @@ func TestStatesOfJobsAreTrue(t *testing.T) {
 	if len(list) != 3 || list[0].State != Exited || *list[0].ExitCode != 7 || list[1].State != Killed || list[2].State != Running || list[2].Number != lives {
 		t.Errorf("%+v", list)
 	}
-	if err := c.Stop(t.Context()); err != nil {
+	if _, err := c.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if list := jobs(); list[2].State != Killed || list[2].Ended == nil {

@@ -25,12 +25,17 @@ func (e *environment) supervisorOf(s *session.Session) *supervisor.Client {
 }
 
 // choose gives o the shell that the flags ask for. The function that it returns ends one of this process.
-func (r *commandRun) choose(o *bash.Options, s *session.Session) (func(), error) {
+func (r *commandRun) choose(ctx context.Context, o *bash.Options, s *session.Session) (func(), error) {
 	nothing := func() {}
 	switch {
 	case r.shell != "" && r.pass:
 		return nothing, usagef("--stdin and --shell exclude each other: a shell's input is empty")
 	case r.shell != "":
+		if s.ID() == "" {
+			if err := r.beginSession(ctx, s); err != nil {
+				return nothing, err
+			}
+		}
 		cwd, err := workingDirectory()
 		if err != nil {
 			return nothing, err
@@ -50,9 +55,9 @@ func (r *commandRun) choose(o *bash.Options, s *session.Session) (func(), error)
 	return nothing, nil
 }
 
-// beginSession writes a session down, so that its supervisor finds it.
+// beginSession writes a session down, so that its supervisor finds it. One in an empty file has its id from then on.
 func (e *environment) beginSession(ctx context.Context, s *session.Session) error {
-	if s.Exists() {
+	if s.Exists() && s.ID() != "" {
 		return nil
 	}
 	if _, err := s.Append(ctx, entry.Custom{CustomType: createdType}); err != nil {

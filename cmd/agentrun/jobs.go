@@ -42,7 +42,7 @@ line: id, url, state, exitCode, started, ended, artifact, command.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return env.listJobs(cmd.Context()) },
 	}
-	cmd.AddCommand(newJobsStartCommand(env), newJobsListCommand(env), newJobsWaitCommand(env), newJobsTailCommand(env), newJobsSendCommand(env), newJobsKillCommand(env))
+	cmd.AddCommand(newJobsStartCommand(env), newJobsListCommand(env), newJobsWaitCommand(env), newJobsTailCommand(env), newJobsSendCommand(env), newJobsKillCommand(env), newJobsStopCommand(env))
 	return cmd
 }
 
@@ -187,6 +187,53 @@ end is recorded.`,
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "send SIGKILL at once")
 	return cmd
+}
+
+func newJobsStopCommand(env *environment) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "stop",
+		Short: "End all jobs and named shells of the session",
+		Long: `stop ends all jobs of the session as jobs kill does, its named shells, and the
+process that owns them, which would otherwise stay for a minute after the last
+job and for 30 minutes after the last script in a shell. With --all it does so
+for all sessions of the home.
+
+With --json it prints an object: jobs, shells, how many of each were ended.`,
+		Example: `  agentrun jobs stop
+  agentrun jobs stop --all`,
+		Args: positional(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return env.stopJobs(cmd.Context(), all) },
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "for all sessions of the home")
+	return cmd
+}
+
+func (e *environment) stopJobs(ctx context.Context, all bool) (err error) {
+	var ended supervisor.Stopped
+	if all {
+		m, err := e.manager()
+		if err != nil {
+			return err
+		}
+		if ended, err = supervisor.StopAll(ctx, m.Home()); err != nil {
+			return err
+		}
+	} else {
+		_, s, err := e.view(ctx, "")
+		if err != nil {
+			return err
+		}
+		defer func() { err = closeSession(s, err) }()
+		if ended, err = e.supervisorOf(s).Stop(ctx); err != nil {
+			return err
+		}
+	}
+	if e.json {
+		return printJSON(e.stdout, ended)
+	}
+	e.remark("ended %s and %s", count(int64(ended.Jobs), "job", "jobs"), count(int64(ended.Shells), "shell", "shells"))
+	return nil
 }
 
 // aboutJob says which job does not run, and how it ended.

@@ -64,7 +64,7 @@ func scripts(t *testing.T) testscript.Params {
 			env.Defer(func() {
 				homes, _ := filepath.Glob(filepath.Join(env.WorkDir, "*", "agentrun"))
 				for _, home := range homes {
-					if err := supervisor.StopAll(context.Background(), home); err != nil {
+					if _, err := supervisor.StopAll(context.Background(), home); err != nil {
 						t.Error(err)
 					}
 				}

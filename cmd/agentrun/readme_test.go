@@ -27,7 +27,7 @@ func TestEveryCommandOfTheReadmeRuns(t *testing.T) {
 	}
 	bin, home := t.TempDir(), t.TempDir()
 	t.Cleanup(func() { // of the shell that goes on
-		if err := supervisor.StopAll(context.Background(), filepath.Join(home, "agentrun")); err != nil {
+		if _, err := supervisor.StopAll(context.Background(), filepath.Join(home, "agentrun")); err != nil {
 			t.Error(err)
 		}
 	})

@@ -165,7 +165,7 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	}
 	o.Tree = r.after == 0 && o.Host == "" && process.Subreap() == nil // the connection to a host is a child that stays
 	if r.after == 0 && r.cell == nil {
-		closeShell, err := r.choose(&o, s)
+		closeShell, err := r.choose(ctx, &o, s)
 		if err != nil {
 			return err
 		}
@@ -323,7 +323,8 @@ type runResult struct {
 	Session       string  `json:"session"`
 	Entry         *string `json:"entry"` // null when the end could not be recorded
 	Output        string  `json:"output"`
-	Job           *string `json:"job,omitempty"` // of a run that goes on in the background
+	OutputLimit   bool    `json:"outputLimit,omitempty"` // it wrote more than --max-output, and was ended
+	Job           *string `json:"job,omitempty"`         // of a run that goes on in the background
 	// Sandbox is not there without one.
 	Sandbox *sandboxResult `json:"sandbox,omitempty"`
 	*cellResult
@@ -343,7 +344,7 @@ func describe(s *session.Session, res *bash.Result, view string) runResult {
 		ExitCode: &res.Code, Signal: orNull(res.Signal), TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
 		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, ShownBytes: sum.ShownBytes, ShownLines: sum.ShownLines,
 		Truncated: sum.Truncated, Artifact: orNull(sum.Artifact),
-		Session: s.ID(), Entry: orNull(res.EndEntry), Output: view,
+		Session: s.ID(), Entry: orNull(res.EndEntry), Output: view, OutputLimit: res.OutputLimit,
 	}
 	r.UserMS, r.SystemMS = res.User.Milliseconds(), res.System.Milliseconds()
 	if res.PeakMemory > 0 {

@@ -73,7 +73,8 @@ func (e *environment) stopRunning(ctx context.Context, m *session.Manager, path 
 		return nil // what can not be opened has none
 	}
 	defer func() { err = closeSession(s, err) }()
-	return e.supervisorOf(s).Stop(ctx)
+	_, err = e.supervisorOf(s).Stop(ctx)
+	return err
 }
 
 // refuseRunning returns an error when a run of the session is in flight.

@@ -82,7 +82,7 @@ type Options struct {
 	Kill <-chan struct{}
 
 	// Shell runs Script in place of a bash of its own; nil is that. Dir and Env are then what the script begins
-	// with, and stay; Stdin is not used.
+	// with, and stay; Stdin is not used. One that has a method Directory() string is asked for where it is.
 	Shell Runner
 
 	// Tree says that this process is a subreaper (see process.Subreap) and has no other children than the command: one
@@ -176,6 +176,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	where, err := p.locate()
 	if err != nil {
 		return Result{}, err
+	}
+	if at, ok := o.Shell.(interface{ Directory() string }); ok && o.Dir == "" {
+		if dir := at.Directory(); dir != "" {
+			where.dir = dir
+		}
 	}
 	id, err := uuid.NewV7()
 	if err != nil {

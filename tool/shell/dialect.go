@@ -13,7 +13,8 @@ import (
 // belongs to the loop. Then it writes the state, and tells the end. What the loop writes to are files of this process by
 // their paths in /proc, because a script that exits out of a function does so with its redirections in force.
 type dialect struct {
-	in, out, err int // numbers of files; sh knows single digits only
+	name         string // argument 0
+	in, out, err int    // numbers of files; sh knows single digits only
 	loop         string
 	boot         string
 	args         []string
@@ -21,7 +22,8 @@ type dialect struct {
 
 // It splits nothing by IFS, which a script may have made something else for good. The loop is one line, so that what bash says of line n of a script names line n.
 var bashDialect = &dialect{
-	in: 63, out: 61, err: 62,
+	name: "bash",
+	in:   63, out: 61, err: 62,
 	args: []string{"--noprofile", "--norc"},
 	loop: oneLine(`
 . "$1";
@@ -59,7 +61,8 @@ builtin trap '__agentrun_end exit "$?" "$@"' EXIT
 }
 
 var shDialect = &dialect{
-	in: 3, out: 5, err: 6,
+	name: "sh",
+	in:   3, out: 5, err: 6,
 	loop: oneLine(`
 . "$1";
 while read -r __agentrun_err <&3;
@@ -86,10 +89,58 @@ trap '__agentrun_end exit "$?"' EXIT
 `,
 }
 
+// zsh reads the text as bash does, and its numbers of files are those of sh. What it says of special parameters can not be read again, so only the exported ones among them
+// are kept, by value.
+var zshDialect = &dialect{
+	name: "zsh",
+	in:   3, out: 5, err: 6,
+	args: []string{"-f"},
+	loop: oneLine(`
+. "$1";
+while read -r __agentrun_err <&3 && __agentrun=$(<"$__agentrun_fds/$__agentrun_text");
+do builtin eval "${__agentrun%%$'\0'*}" || :;
+builtin eval "${__agentrun#*$'\0'}" <"$__agentrun_stdin" >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
+__agentrun_end end "$?" "$@" || :;
+done`),
+	boot: `
+shift
+zmodload zsh/parameter
+__agentrun_save() {
+	builtin print -r -- 'builtin unalias -m "*"'
+	builtin set +o
+	builtin emulate -L zsh
+	builtin local __agentrun_k
+	for __agentrun_k in ${(k)parameters}; do
+		case ${parameters[$__agentrun_k]}:$__agentrun_k in
+		*local*|*readonly*|*:__agentrun*) ;;
+		scalar*export*special*) builtin print -r -- "builtin export $__agentrun_k=${(qqqq)${(P)__agentrun_k}}" ;;
+		*special*|*hideval*|*:[0-9]*) ;;
+		*) builtin typeset -p -- $__agentrun_k ;;
+		esac
+	done
+	builtin functions
+	builtin alias -L
+	builtin trap
+	builtin print -rn -- 'builtin umask '
+	builtin umask
+	builtin print -r -- "builtin cd -- ${(qqqq)PWD}"
+	builtin print -r -- "builtin set -- ${(@qqqq)@}"
+}
+__agentrun_end() {
+	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
+	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
+}
+builtin trap '__agentrun_end exit "$?" "$@"' EXIT
+`,
+}
+
 // dialectOf tells the dialect by the name of the shell.
 func dialectOf(path string) *dialect {
-	if strings.HasPrefix(filepath.Base(path), "bash") {
+	switch name := filepath.Base(path); {
+	case strings.HasPrefix(name, "bash"):
 		return bashDialect
+	case strings.HasPrefix(name, "zsh"):
+		return zshDialect
 	}
 	return shDialect
 }
@@ -121,8 +172,11 @@ func (d *dialect) reloading(fds, text, ctl, state string) string {
 
 // text is what the loop reads of a call: what to do first, in silence, and the script.
 func (d *dialect) text(before, script string) string {
-	if d == bashDialect {
+	switch d {
+	case bashDialect:
 		return before + "\x00" + script + "\x00"
+	case zshDialect:
+		return before + "\x00" + script
 	}
 	return before + "; exec <\"$__agentrun_stdin\"; " + script + "\n"
 }

@@ -132,23 +132,51 @@ func TestManyChildrenAndCallsLeaveNothing(t *testing.T) {
 }
 
 func TestOtherShells(t *testing.T) {
-	for _, name := range []string{"sh", "dash", "zsh"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Logf("%s is not tested: it is not installed", name)
-			continue
-		}
-		s := open(t, Options{Path: path})
-		run(t, s, "cd /usr; a='x  y'; export B=2")
-		if got, exit := run(t, s, `pwd; echo "$a$B"; (exit 4)`); got != "/usr\nx  y2\n" || exit.Code != 4 {
-			t.Errorf("%s: %d, %q, %q", name, exit.Code, got, exit.Notes)
-		}
-		if _, exit := run(t, s, "exit 6"); exit.Code != 6 {
-			t.Errorf("%s: %+v", name, exit)
-		}
-		if got, _ := run(t, s, `pwd; echo "$a$B"`); got != "/usr\nx  y2\n" {
-			t.Errorf("%s behind exit: %q", name, got)
-		}
+	for _, name := range []string{"bash", "sh", "dash", "zsh"} {
+		t.Run(name, func(t *testing.T) {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				t.Skip("it is not installed:", err)
+			}
+			s := open(t, Options{Path: path})
+			run(t, s, "cd /usr; a='x  y'; export B=2; umask 027")
+			if got, exit := run(t, s, `pwd; echo "$a$B"; umask; (exit 4)`); !strings.HasPrefix(got, "/usr\nx  y2\n0") || exit.Code != 4 {
+				t.Errorf("%d, %q, %q", exit.Code, got, exit.Notes)
+			}
+			if got, exit := run(t, s, "if"); exit.Code == 0 || got == "" {
+				t.Errorf("a syntax error: %q, %+v", got, exit)
+			}
+			for _, end := range []string{"exit 6", "set -e; (exit 6)", "exec sh -c 'exit 6'"} {
+				if _, exit := run(t, s, end); exit.Code != 6 {
+					t.Errorf("%s: %+v", end, exit)
+				}
+				if got, _ := run(t, s, `set +e; pwd; echo "$a$B"`); got != "/usr\nx  y2\n" {
+					t.Errorf("behind %s: %q", end, got)
+				}
+			}
+			if got, exit := run(t, s, "echo $0; seq 1 3; echo e >&2"); exit.Code != 0 || got != name+"\n1\n2\n3\ne\n" && name != "dash" {
+				t.Errorf("%q, %+v", got, exit)
+			}
+			if name == "zsh" {
+				run(t, s, "setopt ksharrays shwordsplit nullglob noclobber; IFS=x")
+				if got, exit := run(t, s, "echo still"); got != "still\n" || exit.Code != 0 {
+					t.Errorf("with options: %q, %+v", got, exit)
+				}
+				run(t, s, "unsetopt ksharrays shwordsplit nullglob noclobber; IFS=$' \\t\\n'")
+			}
+			if name == "sh" || name == "dash" {
+				return // which can not print the rest
+			}
+			run(t, s, "f() { echo \"f$a\"; }\nalias g='echo g'\nl=(1 '2 3')\ntypeset -A m\nm[k]=v\nPATH=/usr/bin:/bin\n")
+			run(t, s, "exit 6")
+			want := "fx  y\ng\n2 3v\n/usr/bin:/bin\n"
+			if name == "zsh" {
+				want = "fx  y\ng\n1v\n/usr/bin:/bin\n"
+			}
+			if got, _ := run(t, s, `f; g; echo "${l[1]}${m[k]}"; echo $PATH`); got != want {
+				t.Errorf("functions, aliases and arrays: %q", got)
+			}
+		})
 	}
 }
 

@@ -144,11 +144,8 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}, terminal *bash.
 		return nil, err
 	}
 	argv := append([]string{s.path}, d.args...)
-	argv = append(argv, "-c", d.loop, "bash", fds+"/"+booting)
-	argv[0] = "bash"
-	if d != bashDialect {
-		argv[0], argv[len(argv)-2] = "sh", "sh"
-	}
+	argv = append(argv, "-c", d.loop, d.name, fds+"/"+booting)
+	argv[0] = d.name
 	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files, Box: s.exchange.box, Terminal: i.terminal}); err != nil {
 		return nil, fmt.Errorf("starting the shell %s: %w", s.path, err)
 	}

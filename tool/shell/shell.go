@@ -42,8 +42,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -94,8 +96,9 @@ type Shell struct {
 
 	exchange exchange
 
-	live  *instance // owned by who has the turn
-	stale bool      // the state of live is not the last one: a script at a terminal has left another
+	live  *instance    // owned by who has the turn
+	stale bool         // the state of live is not the last one: a script at a terminal has left another
+	pid   atomic.Int64 // of the last one, 0 before there was one
 }
 
 var _ bash.Runner = (*Shell)(nil)
@@ -148,6 +151,49 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (bash.Exit, error
 	return s.run(ctx, c)
 }
 
+// Directory is where the shell is, and the next script will begin; "" is not known. A shell that has ended is followed by
+// another one for it.
+func (s *Shell) Directory() string {
+	s.mu.Lock()
+	fresh, closed := s.good < 0, s.closed
+	if !closed {
+		s.others.Add(1)
+		defer s.others.Done()
+	}
+	s.mu.Unlock()
+	if closed {
+		return ""
+	}
+	select {
+	case <-s.turn:
+		defer func() { s.turn <- struct{}{} }()
+		if s.live == nil && fresh {
+			return s.opts.Dir
+		}
+		if s.live == nil {
+			live, err := s.start(context.Background(), nil, nil)
+			if err != nil {
+				return ""
+			}
+			s.live, s.stale = live, false
+		}
+		if s.stale {
+			return ""
+		}
+		s.pid.Store(int64(s.live.shim.PID()))
+	default: // a script is running
+	}
+	pid := s.pid.Load()
+	if pid == 0 {
+		return s.opts.Dir
+	}
+	dir, err := os.Readlink("/proc/" + strconv.FormatInt(pid, 10) + "/cwd")
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
 // aside runs a script in a shell of its own, because another one is running in s.
 func (s *Shell) aside(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 	own, err := s.Copy(true)
@@ -195,6 +241,7 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 			return exit, err
 		}
 		s.live, s.stale = live, false
+		s.pid.Store(int64(live.shim.PID()))
 	}
 	if err := s.live.hasDirectory(c.Dir); err != nil {
 		return bash.Exit{Code: bash.CodeFailure}, err
