@@ -32,6 +32,7 @@ type doctorCommand struct {
 	repair         bool
 	from           []string
 	passphraseFile string
+	sandbox        bool
 }
 
 func newDoctorCommand(env *environment) *cobra.Command {
@@ -58,7 +59,13 @@ repaired.
 The status is 0 when nothing was found, 1 for findings, also when --repair has
 mended all of them (repaired says so, and the next run exits with 0), 3 for
 findings that repair can't mend, 4 when doctor itself failed and did not look at
-everything, and 2 for wrong usage.`,
+everything, and 2 for wrong usage.
+
+With --sandbox doctor says instead what this machine can do for --sandbox, --net
+and --limit of exec, bash and jobs start, by which means, and why not; with
+--json as one object: uid, kernel, modes, limits and means (each a name, ok and
+what), landlockAbi, cgroupVersion. The status is 1 where a mode or limit is not
+possible.`,
 		Example: `  agentrun doctor
   agentrun doctor --all --repair
   agentrun doctor --repair --from /mnt/backup/agentrun
@@ -69,6 +76,7 @@ everything, and 2 for wrong usage.`,
 	cmd.Flags().BoolVar(&d.all, "all", false, "every session, artifact and blob; of all known homes unless one is named")
 	cmd.Flags().BoolVar(&d.repair, "repair", false, "mend what can be mended")
 	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `PLACE`: a home, a directory of blobs, or a bundle; may be repeated")
+	cmd.Flags().BoolVar(&d.sandbox, "sandbox", false, "say what this machine can do for --sandbox, --net and --limit")
 	cmd.Flags().StringVar(&d.passphraseFile, "passphrase-file", "", "open encrypted bundles of --from with the passphrase that is in `FILE`")
 	return cmd
 }
@@ -87,6 +95,12 @@ func unexamined(err error) error {
 }
 
 func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
+	if c.sandbox {
+		if c.all || c.repair || file != "" {
+			return usagef("--sandbox looks at this machine, and at no session: give it alone")
+		}
+		return c.doctorSandbox()
+	}
 	switch {
 	case c.all && file != "":
 		return usagef("--all and a FILE exclude each other: give one of them")
