@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/checkpoint"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/edit"
 	"github.com/agentrun/agentrun/tool/workspace"
@@ -27,6 +28,7 @@ type workbench struct {
 	session *session.Session
 	files   *workspace.Workspace
 	begun   bool
+	policy  *sandbox.Policy // of what tools run
 }
 
 // workbench opens the session, a new one if there is none, and the working directory.

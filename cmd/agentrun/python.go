@@ -121,9 +121,9 @@ func (r *commandRun) runCell(ctx context.Context, s *session.Session, o bash.Opt
 	}
 	services := &python.Services{
 		Router: internalurl.ForSession(m, s), Artifacts: o.Artifacts,
-		Bash: bash.Options{Log: o.Log, Artifacts: o.Artifacts},
+		Bash: bash.Options{Log: o.Log, Artifacts: o.Artifacts, Sandbox: r.policy},
 	}
-	k, err := python.New(python.Options{Path: r.cell.interpreter, Single: true})
+	k, err := python.New(python.Options{Path: r.cell.interpreter, Single: true, Sandbox: r.policy})
 	if err != nil {
 		return bash.Result{}, err
 	}

@@ -160,9 +160,6 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 			return err
 		}
 	}
-	if r.policy != nil && r.cell != nil {
-		return usagef("a kernel has no sandbox yet: leave out --sandbox, --net and --limit, and the settings of sandbox in %s", config.Path(s.Home()))
-	}
 	o.Tree = r.after == 0 && o.Host == "" && process.Subreap() == nil // the connection to a host is a child that stays
 	if r.after == 0 && r.cell == nil {
 		closeShell, err := r.choose(ctx, &o, s)

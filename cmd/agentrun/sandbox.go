@@ -29,6 +29,7 @@ type confinement struct {
 	net    netSwitch
 	limits limitList
 	roots  roots
+	tools  bool // --root is for tools too
 }
 
 // addConfinement adds the flags. A verb with --root has it already.
@@ -36,7 +37,7 @@ func (c *confinement) addFlags(f *pflag.FlagSet) {
 	f.Var(&c.mode, "sandbox", "what may be written: `off|read-only|workspace`")
 	f.Var(&c.net, "net", "whether there is a network: `on|off`")
 	f.Var(&c.limits, "limit", "bound what is taken: `LIST`, some of "+sandbox.LimitsSyntax)
-	if f.Lookup("root") == nil {
+	if c.tools = f.Lookup("root") != nil; !c.tools {
 		f.StringArrayVar((*[]string)(&c.roots), "root", nil, "with --sandbox workspace: `DIR` may be written too; may be repeated")
 	}
 }
@@ -99,7 +100,7 @@ func (e *environment) policy(s *session.Session, c *confinement, dir string) (*s
 		File: int64(set.Sandbox.Limits.File), Disk: int64(set.Sandbox.Limits.Disk),
 	})
 	if p.IsZero() {
-		if len(c.roots) > 0 {
+		if len(c.roots) > 0 && !c.tools {
 			return nil, usagef("--root is for --sandbox workspace: give that too")
 		}
 		return nil, nil

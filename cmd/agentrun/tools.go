@@ -55,6 +55,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		urls = &sources{b.environment, b.manager, b.session}
 		pages.Router, pages.Blobs = internalurl.ForSession(b.manager, b.session), b.manager.Blobs()
 		code.Dir, code.Artifacts, code.Blobs = b.files.Dir(), out.Artifacts, b.session
+		shell.Sandbox, code.Sandbox, code.Services.Bash.Sandbox = b.policy, b.policy, b.policy
 		code.Services.Router, code.Services.Artifacts, code.Services.Bash.Artifacts = pages.Router, out.Artifacts, out.Artifacts
 	}
 	return toolset.New(
@@ -117,7 +118,7 @@ func (e *environment) listTools() error {
 // callCommand is the verb call with its flags.
 type callCommand struct {
 	*environment
-	roots roots
+	confinement
 }
 
 func newCallCommand(env *environment) *cobra.Command {
@@ -138,7 +139,10 @@ agentrun itself failed, and 2 when there is no such tool.
 The tools work in the working directory and in the directories of --root, and
 refuse what is outside, also behind links. The verbs read, grep and find open
 whatever they are given: there a person names it, here a model does. ssh reaches
-the hosts of ssh.hosts in config.json (see agentrun ssh --help).`,
+the hosts of ssh.hosts in config.json (see agentrun ssh --help).
+
+--sandbox, --net and --limit, else the settings of config.json, bound what the
+tools bash and python run, and no argument of theirs changes that.`,
 		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
   agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -148,6 +152,7 @@ the hosts of ssh.hosts in config.json (see agentrun ssh --help).`,
 		},
 	}
 	c.roots.addFlag(cmd.Flags())
+	c.confinement.addFlags(cmd.Flags())
 	return cmd
 }
 
@@ -204,6 +209,9 @@ func (c *callCommand) run(ctx context.Context, name, arguments string) (err erro
 		return err
 	}
 	defer func() { err = b.close(err) }()
+	if b.policy, err = c.policy(b.session, &c.confinement, ""); err != nil {
+		return err
+	}
 	set, err := toolsOf(b)
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func (k *Kernel) start(ctx context.Context, kill <-chan struct{}) (_ *instance, 
 	}
 	i.shim, err = shim.Start(shim.Command{
 		Path: in.path, Argv: []string{in.path, "-c", boot}, Dir: dir, Env: in.environment(environ),
-		Files: []*os.File{null, theirs[2], theirs[2], theirs[0], theirs[1]},
+		Files: []*os.File{null, theirs[2], theirs[2], theirs[0], theirs[1]}, Box: k.box,
 	})
 	if err != nil {
 		return nil, err

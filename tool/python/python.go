@@ -50,8 +50,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
@@ -104,6 +106,9 @@ type Options struct {
 	Environ []string
 	// Single says that no second cell follows, so that nothing is told about what such a one finds.
 	Single bool
+	// Sandbox is what the kernel, and everything that it starts, may do for its life; nil is everything. What a cell asks
+	// its host for is done outside.
+	Sandbox *sandbox.Policy
 }
 
 // Kernel is one kernel. Use [New].
@@ -117,6 +122,7 @@ type Kernel struct {
 	others sync.WaitGroup // cells that run
 
 	// Owned by who has the turn.
+	box   *sandbox.Box // nil for none
 	live  *instance
 	lost  bool // the kernel before has ended with what was in it
 	cells int  // that were run
@@ -131,6 +137,11 @@ func New(o Options) (*Kernel, error) {
 		return nil, fmt.Errorf("finding the working directory: %w", err)
 	}
 	k := &Kernel{opts: o, turn: make(chan struct{}, 1)}
+	if !o.Sandbox.IsZero() {
+		if k.box, err = sandbox.New(*o.Sandbox); err != nil {
+			return nil, fmt.Errorf("starting Python: %w", err)
+		}
+	}
 	k.turn <- struct{}{}
 	return k, nil
 }
@@ -199,6 +210,9 @@ func (k *Kernel) run(ctx context.Context, c *Cell) (bash.Exit, Outcome, error) {
 	}
 	k.cells++
 	exit, outcome, ended, err := k.live.run(ctx, c, k.cells)
+	if k.box != nil {
+		exit.Limits = k.box.Settle(syscall.WaitStatus(exit.Code << 8))
+	}
 	exit.Notes = append(notes, exit.Notes...)
 	if ended {
 		k.live.close()
@@ -229,6 +243,9 @@ func (k *Kernel) Close() error {
 	if k.live != nil {
 		k.live.close()
 		k.live = nil
+	}
+	if k.box != nil {
+		k.box.Close()
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/picture"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
 )
@@ -31,6 +32,9 @@ type Tool struct {
 	Sink *outputsink.Options
 	// Services answer what the code asks for; nil refuses.
 	Services *Services
+	// Sandbox is what code may do where Kernel is nil; nil is everything. Scripts that code asks Services for have that
+	// of Services.Bash.
+	Sandbox *sandbox.Policy
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -99,7 +103,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 		o.Dir = filepath.Join(t.Dir, o.Dir)
 	}
 	if o.Kernel == nil {
-		k, err := New(Options{Path: t.Path, Dir: t.Dir, Single: true})
+		k, err := New(Options{Path: t.Path, Dir: t.Dir, Single: true, Sandbox: t.Sandbox})
 		if err != nil {
 			return tool.Refuse(err), nil
 		}
