@@ -14,13 +14,21 @@ import (
 // common are the characters of texts and programs, the most frequent first.
 const common = " etaoinsrhldcumfpgwybv-_.,0123456789()=\"'/:;x"
 
-// Index is bytes.Index that looks for the rarest byte of a literal, as long as that is rare
-// in the text too.
-func Index(text, lit []byte) int {
+// Finder looks for one literal. It is safe for concurrent use.
+type Finder struct {
+	literal []byte
+	at      int // where its rarest byte is
+}
+
+// NewFinder returns a Finder for a literal, which nobody changes.
+func NewFinder(lit []byte) Finder { return Finder{lit, rarest(lit)} }
+
+// Index is Index of the literal.
+func (f Finder) Index(text []byte) int {
+	lit, at := f.literal, f.at
 	if len(lit) == 0 {
 		return 0
 	}
-	at := rarest(lit)
 	for from, wrong := at, 0; from < len(text); {
 		k := bytes.IndexByte(text[from:], lit[at])
 		if k < 0 {
@@ -42,18 +50,30 @@ func Index(text, lit []byte) int {
 	return -1
 }
 
+// Index is bytes.Index.
+func Index(text, lit []byte) int { return NewFinder(lit).Index(text) }
+
+// Finders are Finders for several literals.
+func Finders(lits [][]byte) []Finder {
+	all := make([]Finder, len(lits))
+	for i, lit := range lits {
+		all[i] = NewFinder(lit)
+	}
+	return all
+}
+
 // IndexAny is where the first of some literals is. It looks at a stretch after the other, each
 // longer, so that a rare one is not looked for to the end each time that a frequent one is
 // near.
-func IndexAny(text []byte, lits [][]byte) int {
+func IndexAny(text []byte, lits []Finder) int {
 	for start, size := 0, 512; start < len(text); start, size = start+size, min(4*size, 64<<10) {
 		first := -1
 		for _, lit := range lits {
-			end := min(start+size+len(lit)-1, len(text))
+			end := min(start+size+len(lit.literal)-1, len(text))
 			if first >= 0 {
-				end = min(first+len(lit), end)
+				end = min(first+len(lit.literal), end)
 			}
-			if k := Index(text[start:end], lit); k >= 0 && (first < 0 || start+k < first) {
+			if k := lit.Index(text[start:end]); k >= 0 && (first < 0 || start+k < first) {
 				first = start + k
 			}
 		}

@@ -51,7 +51,7 @@ func TestLiteralsAreFoundWhereTheyAre(t *testing.T) {
 				first = k
 			}
 		}
-		if got := IndexAny(text, lits); got != first {
+		if got := IndexAny(text, Finders(lits)); got != first {
 			t.Fatalf("%q in %q: %d, want %d", lits, text, got, first)
 		}
 	}
@@ -66,7 +66,7 @@ func FuzzIndex(f *testing.F) {
 			t.Errorf("%q in %q: %d, want %d", lit, text, got, want)
 		}
 		if len(lit) > 0 {
-			if got := IndexAny(text, [][]byte{lit, lit}); got != want {
+			if got := IndexAny(text, Finders([][]byte{lit, lit})); got != want {
 				t.Errorf("any of %q in %q: %d, want %d", lit, text, got, want)
 			}
 		}

@@ -185,8 +185,9 @@ func (h *haystack) places(i int, e Edit, in []byte) ([]exchange, error) {
 		step = len(old)
 	}
 	ambiguous := &AmbiguousError{Edit: i}
+	finder := literal.NewFinder(old)
 	for at := 0; at <= len(in); {
-		k := literal.Index(in[at:], old)
+		k := finder.Index(in[at:])
 		if k < 0 {
 			break
 		}

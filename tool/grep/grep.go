@@ -23,6 +23,7 @@
 package grep
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -122,6 +123,7 @@ func (r *run) all(out io.Writer) {
 	for range min(runtime.GOMAXPROCS(0), max(1, len(r.items)/size+1)) {
 		workers.Go(func() {
 			s := &searcher{pattern: r.pattern, context: r.opts.Context}
+			lines := bufio.NewWriterSize(nil, 64<<10)
 			for r.ctx.Err() == nil {
 				take.Lock()
 				i := int(taken.Add(1)) - 1
@@ -132,13 +134,15 @@ func (r *run) all(out io.Writer) {
 				p := o.part(i)
 				take.Unlock()
 				items := r.items[i*size : min((i+1)*size, len(r.items))]
+				lines.Reset(p)
 				if rg != nil {
-					rg.search(s, items, p)
+					rg.search(s, items, lines)
 				} else {
 					for _, item := range items {
-						r.one(s, item, p)
+						r.one(s, item, lines)
 					}
 				}
+				_ = lines.Flush() // p remembers the error
 				p.Close()
 			}
 		})

@@ -20,11 +20,12 @@ type pattern struct {
 	// literal is in every line that matches; "" is not known. With fold it is there in
 	// upper or lower case, and has only ASCII letters that have no other case.
 	literal []byte
+	finder  literal.Finder
 	fold    bool
 	// exact is set when the lines that match are those with the literal in them.
 	exact bool
 	// any are literals of which each line that matches has one, where there is no single one.
-	any  [][]byte
+	any  []literal.Finder
 	tree *syntax.Regexp
 
 	json bool // results are objects
@@ -58,8 +59,11 @@ func compile(expr string, ignoreCase bool) (*pattern, error) {
 		lit = plainFold(lit)
 	}
 	p.literal, p.fold = []byte(lit), fold && lit != ""
+	p.finder = literal.NewFinder(p.literal)
 	if lit == "" {
-		p.any = alternatives(tree)
+		if list := alternatives(tree); list != nil {
+			p.any = literal.Finders(list)
+		}
 	}
 	p.exact = tree.Op == syntax.OpLiteral && lit != "" && tree.Flags&syntax.FoldCase == 0 && !strings.ContainsAny(lit, "\r\n")
 	return p, nil
@@ -239,7 +243,7 @@ func (p *pattern) next(text []byte) int {
 	case p.fold:
 		return literal.IndexFold(text, p.literal)
 	case len(p.literal) > 0:
-		return literal.Index(text, p.literal)
+		return p.finder.Index(text)
 	case p.any != nil:
 		return literal.IndexAny(text, p.any)
 	case p.text == nil:

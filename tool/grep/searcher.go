@@ -43,12 +43,12 @@ func (s *searcher) search(ctx context.Context, r io.Reader, name string, out io.
 	if s.buf == nil {
 		s.buf = make([]byte, block)
 	}
-	n, err := io.ReadFull(r, s.buf[:textform.Window])
+	n, err := io.ReadAtLeast(r, s.buf, textform.Window)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return 0, err
 	}
 	eof := err != nil
-	switch kind, bom := sniff(s.buf[:n]); kind {
+	switch kind, bom := sniff(s.buf[:min(n, textform.Window)]); kind {
 	case wide:
 		r, n, eof = newWideReader(s.buf[:n], r), 0, false
 	case binary:
@@ -232,7 +232,8 @@ func (s *searcher) write(line []byte, number int64, mark byte) {
 // appendLine is a line of the result.
 func (p *pattern) appendLine(b []byte, name string, number int64, mark byte, text []byte) []byte {
 	if p.json {
-		return append(appendJSON(b, jsonLine{name, &number, mark == ':', string(text)}), '\n')
+		n := number
+		return append(appendJSON(b, jsonLine{name, &n, mark == ':', string(text)}), '\n')
 	}
 	b = append(b, name...)
 	b = append(b, mark)
