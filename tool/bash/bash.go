@@ -30,8 +30,7 @@
 //
 // # Crashes
 //
-// When this process is killed, the command loses its reader and, unless it never writes, soon ends of SIGPIPE. The
-// log then has a start without an end.
+// When this process is killed, so are the command and its process group. The log then has a start without an end.
 //
 // The package needs Linux: the end of a child is awaited without reaping it, and /proc tells who lives.
 package bash

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -27,9 +28,22 @@ type group struct {
 // signalProcess is kill(2); a test stands in for processes that can not be killed.
 var signalProcess = syscall.Kill
 
-func lead(cmd *exec.Cmd) *group {
-	g := &group{cmd: cmd, pid: cmd.Process.Pid, exited: make(chan struct{})}
+// lead starts a command. It does so on a thread that lives as long as the command, because Pdeathsig of prctl(2) is about the
+// thread that started a process.
+func lead(cmd *exec.Cmd, start func(*exec.Cmd) error) (*group, error) {
+	g := &group{cmd: cmd, exited: make(chan struct{})}
+	begun := make(chan error, 1)
 	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := start(cmd)
+		if err == nil {
+			g.pid = cmd.Process.Pid
+		}
+		begun <- err
+		if err != nil {
+			return
+		}
 		defer close(g.exited)
 		for {
 			err := unix.Waitid(unix.P_PID, g.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -38,7 +52,7 @@ func lead(cmd *exec.Cmd) *group {
 			}
 		}
 	}()
-	return g
+	return g, <-begun
 }
 
 // ended reports whether the leader has ended.

@@ -77,6 +77,12 @@ var children = map[string]func(){
 		}
 		fmt.Println("still here:", err)
 	},
+	// owner runs a command that goes on, with a process in the background, and passes on what both say.
+	"owner": func() {
+		script := Process{Argv: []string{"sh", "-c", "sleep 1000 & echo $! $$; wait"}, Stdout: os.Stdout}
+		_, err := script.Run(context.Background())
+		fmt.Println("still here:", err)
+	},
 	// descriptors lists what this process inherited.
 	"descriptors": func() {
 		for fd := 0; fd < 256; fd++ {

@@ -135,7 +135,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		Env:         l.env,
 		Stdout:      out.childStdout(),
 		Stderr:      out.childStderr(),
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	switch {
 	case p.Terminal != nil:
@@ -143,10 +143,11 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	case p.Stdin != nil:
 		cmd.Stdin = p.Stdin
 	}
-	if err := p.start(cmd, l); err != nil {
+	g, err := lead(cmd, func(cmd *exec.Cmd) error { return p.start(cmd, l) })
+	if err != nil {
 		return exit.notStarted(classifyStart(p.name(), l.path, err)), nil
 	}
-	g := lead(cmd)
+	defer newGuard(g.pid).end()
 	if p.started != nil {
 		p.started(g.pid)
 	}
