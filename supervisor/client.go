@@ -198,8 +198,9 @@ func (c *Client) Kill(ctx context.Context, id int64, now bool) error {
 
 // Stopped is what was ended.
 type Stopped struct {
-	Jobs   int `json:"jobs"`
-	Shells int `json:"shells"`
+	Jobs    int `json:"jobs"`
+	Shells  int `json:"shells"`
+	Kernels int `json:"kernels"`
 }
 
 // Stop ends everything of the session, and its supervisor. It returns when that is so.
@@ -238,9 +239,13 @@ var _ bash.Runner = (*Shell)(nil)
 
 // Directory is where the shell is; "" is not known. It is asked by [bash.Run].
 func (s *Shell) Directory() string {
+	return s.Client.directory(request{Op: "where", Shell: s.Name, Sandbox: s.Sandbox})
+}
+
+func (c *Client) directory(q request) string {
 	ctx, cancel := context.WithTimeout(context.Background(), startWait)
 	defer cancel()
-	if d, err := s.Client.simple(ctx, request{Op: "where", Shell: s.Name}, nil); err == nil {
+	if d, err := c.simple(ctx, q, nil); err == nil {
 		return d.Dir
 	}
 	return ""
@@ -264,6 +269,14 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 	if err != nil {
 		return exit, fmt.Errorf("asking the supervisor: %w", err)
 	}
+	exit, err = follow(ctx, got, c, "the shell "+s.Name, nil)
+	exit.Began = began
+	return exit, err
+}
+
+// follow passes on output until the end of what runs in something, and has it ended when it has to be. Frames of other
+// kinds go to more, which may be nil.
+func follow(ctx context.Context, got *conn, c *bash.Script, something string, more func(kind byte, b []byte) bool) (exit bash.Exit, err error) {
 	over := make(chan struct{})
 	var telling sync.WaitGroup
 	var feedback, limit, cancelled bool
@@ -286,24 +299,23 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 			_ = got.send(kind, nil)
 		}
 	})
-	exit, err = s.follow(got, c)
+	exit, err = receiveAll(got, c, something, more)
 	close(over)
 	telling.Wait()
 	if feedback || limit {
 		exit.Cancelled, exit.Feedback, exit.OutputLimit = cancelled, feedback, limit
 	}
-	exit.Began = began
 	return exit, err
 }
 
-// follow passes on output until the end.
-func (s *Shell) follow(got *conn, c *bash.Script) (exit bash.Exit, err error) {
+// receiveAll passes on output until the end.
+func receiveAll(got *conn, c *bash.Script, something string, more func(kind byte, b []byte) bool) (exit bash.Exit, err error) {
 	var failed error
 	for {
 		kind, b, err := got.receive()
 		if err != nil {
 			exit.Code = bash.CodeFailure
-			return exit, errors.Join(failed, fmt.Errorf("the supervisor is gone, and with it the shell %s and what ran in it: %w", s.Name, err))
+			return exit, errors.Join(failed, fmt.Errorf("the supervisor is gone, and with it %s and what ran in it: %w", something, err))
 		}
 		switch kind {
 		case frameStarted:
@@ -323,6 +335,10 @@ func (s *Shell) follow(got *conn, c *bash.Script) (exit bash.Exit, err error) {
 			err := json.Unmarshal(b, &exit)
 			return exit, errors.Join(failed, err)
 		default:
+			if more != nil && more(kind, b) {
+				continue
+			}
+			exit.Code = bash.CodeFailure
 			_, err := answer(kind, b)
 			return exit, errors.Join(failed, err)
 		}
@@ -346,6 +362,7 @@ func StopAll(ctx context.Context, home string) (Stopped, error) {
 		d, err := (&Client{}).ask(ctx, got, request{Op: "stop"})
 		all.Jobs += d.Stopped.Jobs
 		all.Shells += d.Stopped.Shells
+		all.Kernels += d.Stopped.Kernels
 		errs = append(errs, err)
 	}
 	return all, errors.Join(errs...)

@@ -20,6 +20,7 @@ import (
 	"github.com/agentrun/agentrun/internal/shim"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/bash"
+	"github.com/agentrun/agentrun/tool/python"
 	"github.com/agentrun/agentrun/tool/shell"
 )
 
@@ -51,12 +52,13 @@ type server struct {
 	running sync.WaitGroup
 }
 
-// named is a shell that goes on.
+// named is a shell that goes on, or a kernel.
 type named struct {
 	*shell.Shell
-	note  string // for those who run something in it; "" for none
-	users int
-	idle  *time.Timer
+	kernel *python.Kernel // nil for a shell
+	note   string         // for those who run something in it; "" for none
+	users  int
+	idle   *time.Timer
 }
 
 // job is one that runs.
@@ -182,9 +184,11 @@ func (s *server) serve(c *conn) {
 	case "run":
 		err = s.run(c, &q)
 	case "where":
-		err = c.sendJSON(frameDone, done{Dir: s.where(q.Shell)})
+		err = c.sendJSON(frameDone, done{Dir: s.where(&q)})
 	case "foreground":
 		err = s.foreground(c, &q)
+	case "cell":
+		err = s.cell(c, &q)
 	case "start":
 		err = s.start(c, &q)
 	case "wait":
@@ -217,14 +221,22 @@ func (s *server) stop(c *conn) error {
 	for _, n := range shells {
 		n.Close()
 	}
-	return c.sendJSON(frameDone, done{Stopped: Stopped{Jobs: len(jobs), Shells: len(shells)}})
+	ended := Stopped{Jobs: len(jobs)}
+	for _, n := range shells {
+		if n.kernel != nil {
+			ended.Kernels++
+		} else {
+			ended.Shells++
+		}
+	}
+	return c.sendJSON(frameDone, done{Stopped: ended})
 }
 
-// where is the directory of a named shell.
-func (s *server) where(name string) string {
+// where is the directory of a named shell, or of a kernel.
+func (s *server) where(q *request) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.shells[name]; n != nil {
+	if n := s.shells[q.key()]; n != nil {
 		return n.Directory()
 	}
 	return ""
@@ -234,21 +246,27 @@ func (s *server) where(name string) string {
 func (s *server) hold(q *request) (n *named, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := q.shellKey()
+	key := q.key()
 	n = s.shells[key]
 	if n == nil {
-		if len(s.shells) >= MaxShells {
-			return nil, nil, fmt.Errorf("the session has %d shells, which is as many as it may have: wait until one has been idle for %v", MaxShells, s.opts.ShellIdle)
+		kind, name := q.named()
+		there, twins := 0, 0
+		for other := range s.shells {
+			if strings.HasPrefix(other, kind+"\x00") {
+				there++
+			}
+			if strings.HasPrefix(other+"\x00", kind+"\x00"+name+"\x00") {
+				twins++
+			}
 		}
-		sh, err := shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Sandbox: q.Sandbox})
-		if err != nil {
+		if there >= MaxShells {
+			return nil, nil, fmt.Errorf("the session has %d %ss, which is as many as it may have: wait until one has been idle for %v", MaxShells, kind, s.opts.ShellIdle)
+		}
+		if n, err = q.make(); err != nil {
 			return nil, nil, err
 		}
-		n = &named{Shell: sh}
-		for other := range s.shells {
-			if name, _, _ := strings.Cut(other, "\x00"); name == q.Shell {
-				n.note = fmt.Sprintf("There is a shell %s with another sandbox; this one is of its own, and goes on beside it", q.Shell)
-			}
+		if twins > 0 {
+			n.note = fmt.Sprintf("There is a %s %s with another sandbox; this one is of its own, and goes on beside it", kind, name)
 		}
 		n.idle = time.AfterFunc(s.opts.ShellIdle, func() { s.retire(key) })
 		s.shells[key] = n
@@ -263,14 +281,50 @@ func (s *server) hold(q *request) (n *named, release func(), err error) {
 	}, nil
 }
 
-// shellKey tells shells apart: by name, and by what they may do, which is for life. A state is never carried from one
-// sandbox to another: what one left could do harm in a wider one.
-func (q *request) shellKey() string {
+// named is what the request is for, and its name.
+func (q *request) named() (kind, name string) {
+	if q.Kernel != "" {
+		return "kernel", q.Kernel
+	}
+	return "shell", q.Shell
+}
+
+// key tells shells, and kernels, apart: by name, and by what they may do, which is for life. A state is never carried
+// from one sandbox to another: what one left could do harm in a wider one.
+func (q *request) key() string {
+	kind, name := q.named()
 	if q.Sandbox.IsZero() {
-		return q.Shell
+		return kind + "\x00" + name
 	}
 	policy, _ := json.Marshal(q.Sandbox) // came as JSON
-	return q.Shell + "\x00" + string(policy)
+	return kind + "\x00" + name + "\x00" + string(policy)
+}
+
+// make makes the shell or the kernel.
+func (q *request) make() (n *named, err error) {
+	n = &named{}
+	if q.Kernel != "" {
+		n.kernel, err = python.New(python.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Sandbox: q.Sandbox})
+	} else {
+		n.Shell, err = shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Sandbox: q.Sandbox})
+	}
+	return n, err
+}
+
+// Directory is where it is.
+func (n *named) Directory() string {
+	if n.kernel != nil {
+		return n.kernel.Directory()
+	}
+	return n.Shell.Directory()
+}
+
+// Close ends it.
+func (n *named) Close() error {
+	if n.kernel != nil {
+		return n.kernel.Close()
+	}
+	return n.Shell.Close()
 }
 
 // RunScript implements [bash.Runner].
@@ -307,6 +361,11 @@ func (s *server) run(c *conn, q *request) error {
 		return err
 	}
 	defer release()
+	return s.attend(c, q, nil, n.RunScript)
+}
+
+// attend runs what a client waits for, listens to it meanwhile, and tells it the end. Frames of other kinds go to more, which may be nil.
+func (s *server) attend(c *conn, q *request, more func(kind byte, b []byte), run func(context.Context, *bash.Script) (bash.Exit, error)) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	kill := make(chan struct{})
@@ -314,19 +373,21 @@ func (s *server) run(c *conn, q *request) error {
 	listening.Go(func() {
 		once := sync.OnceFunc(func() { close(kill) })
 		for {
-			kind, _, err := c.receive()
+			kind, b, err := c.receive()
 			switch {
 			case err != nil, kind == frameStop:
 				cancel() // also when the client is gone
 			case kind == frameKill:
 				once()
+			case more != nil:
+				more(kind, b)
 			}
 			if err != nil {
 				return
 			}
 		}
 	})
-	exit, err := n.RunScript(ctx, &bash.Script{
+	exit, err := run(ctx, &bash.Script{
 		Text: q.Script, Dir: q.Dir, Env: q.Env, Separate: q.Separate, Timeout: q.Timeout, Kill: kill,
 		Stdout: frames{c, frameStdout}, Stderr: frames{c, frameStderr},
 		Started: func(pid int) { _ = c.sendJSON(frameStarted, pid) },

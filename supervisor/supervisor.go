@@ -14,6 +14,7 @@
 //   - A script that somebody waits for ([Client.Run]) may become a job on its way. Its result is handed out once ([Take]).
 //   - When the supervisor is killed, so is everything that it started. When a session is removed, everything of it is
 //     ended.
+//   - A named kernel of Python ([Kernel]) lives as a named shell does. What its code asks for is done by the client.
 //
 // # Protocol
 //
@@ -47,7 +48,7 @@ import (
 // Limits.
 const (
 	MaxJobs   = 64               // of a session that run at once
-	MaxShells = 64               // named ones of a session
+	MaxShells = 64               // named ones of a session, and as many kernels
 	ShellIdle = 30 * time.Minute // after which a named shell ends
 	linger    = time.Minute      // for which a supervisor without anything to do stays
 
@@ -67,6 +68,10 @@ const (
 	frameError   = 'E' // a sentence
 	frameStop    = 's' // by the client: as a timeout does
 	frameKill    = 'k' // by the client: at once
+	frameDisplay = 'd' // python.Display, JSON
+	frameOutcome = 'C' // python.Outcome without its displays, JSON
+	frameAsk     = 'a' // what code in a cell asks for, JSON
+	frameReply   = 'A' // by the client: the answer
 	frameMove    = 'm' // by the client: on in the background; the answer is frameMoved
 	frameMoved   = 'M' // movedFrame, JSON
 	frameResult  = 'Z' // resultFrame, JSON
@@ -75,9 +80,10 @@ const (
 // request is what a client asks for.
 type request struct {
 	Version int    `json:"version"`
-	Op      string `json:"op"` // run, where, foreground, start, wait, send, kill, stop
+	Op      string `json:"op"` // run, cell, where, foreground, start, wait, send, kill, stop
 
 	Shell    string        `json:"shell,omitempty"`
+	Kernel   string        `json:"kernel,omitempty"`
 	Path     string        `json:"path,omitempty"` // of the shell's program
 	Script   string        `json:"script,omitempty"`
 	Runs     string        `json:"runs,omitempty"`

@@ -193,13 +193,14 @@ func newJobsStopCommand(env *environment) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "stop",
-		Short: "End all jobs and named shells of the session",
-		Long: `stop ends all jobs of the session as jobs kill does, its named shells, and the
-process that owns them, which would otherwise stay for a minute after the last
-job and for 30 minutes after the last script in a shell. With --all it does so
-for all sessions of the home.
+		Short: "End all jobs, named shells and kernels of the session",
+		Long: `stop ends all jobs of the session as jobs kill does, its named shells, its
+kernels, and the process that owns them, which would otherwise stay for a minute
+after the last job and for 30 minutes after the last script in a shell. With
+--all it does so for all sessions of the home.
 
-With --json it prints an object: jobs, shells, how many of each were ended.`,
+With --json it prints an object: jobs, shells, kernels, how many of each were
+ended.`,
 		Example: `  agentrun jobs stop
   agentrun jobs stop --all`,
 		Args: positional(0, 0, "no arguments"),
@@ -232,7 +233,11 @@ func (e *environment) stopJobs(ctx context.Context, all bool) (err error) {
 	if e.json {
 		return printJSON(e.stdout, ended)
 	}
-	e.remark("ended %s and %s", count(int64(ended.Jobs), "job", "jobs"), count(int64(ended.Shells), "shell", "shells"))
+	kernels := ""
+	if ended.Kernels > 0 {
+		kernels = " and " + count(int64(ended.Kernels), "kernel", "kernels")
+	}
+	e.remark("ended %s and %s%s", count(int64(ended.Jobs), "job", "jobs"), count(int64(ended.Shells), "shell", "shells"), kernels)
 	return nil
 }
 

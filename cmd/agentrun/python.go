@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/python"
 )
@@ -74,12 +75,14 @@ references) and result (the text of the last expression, or null).`,
 	run.addFlags(cmd.Flags())
 	run.timeout = timeout(bash.DefaultTimeout)
 	cmd.Flags().Lookup("timeout").DefValue = run.timeout.String()
+	cmd.Flags().StringVar(&run.cell.kernel, "kernel", "", "run in the kernel of the session called `NAME`")
 	cmd.Flags().StringVar(&run.cell.interpreter, "interpreter", "", "Python is `PROGRAM`, 3.8 or later")
 	return cmd
 }
 
 // cell is what the verb python has besides that of a command.
 type cell struct {
+	kernel      string // --kernel
 	interpreter string // --interpreter
 
 	result python.Result
@@ -123,11 +126,27 @@ func (r *commandRun) runCell(ctx context.Context, s *session.Session, o bash.Opt
 		Router: internalurl.ForSession(m, s), Artifacts: o.Artifacts,
 		Bash: bash.Options{Log: o.Log, Artifacts: o.Artifacts, Sandbox: r.policy},
 	}
-	k, err := python.New(python.Options{Path: r.cell.interpreter, Single: true, Sandbox: r.policy})
+	kernel, done, err := r.kernel(s)
 	if err != nil {
 		return bash.Result{}, err
 	}
-	defer k.Close()
-	r.cell.result, err = python.Run(ctx, python.RunOptions{Options: o, Kernel: k, Host: services.Host, Blobs: s})
+	defer done()
+	r.cell.result, err = python.Run(ctx, python.RunOptions{Options: o, Kernel: kernel, Host: services.Host, Blobs: s})
 	return r.cell.result.Result, err
+}
+
+// kernel is the one that the flags ask for. The function that it returns ends one of this process.
+func (r *commandRun) kernel(s *session.Session) (python.Runner, func(), error) {
+	if r.cell.kernel != "" {
+		cwd, err := workingDirectory()
+		if err != nil {
+			return nil, nil, err
+		}
+		return &supervisor.Kernel{Client: r.supervisorOf(s), Name: r.cell.kernel, Path: r.cell.interpreter, Cwd: cwd, Sandbox: r.policy}, func() {}, nil
+	}
+	k, err := python.New(python.Options{Path: r.cell.interpreter, Single: true, Sandbox: r.policy})
+	if err != nil {
+		return nil, nil, err
+	}
+	return k, func() { k.Close() }, nil
 }

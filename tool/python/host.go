@@ -51,7 +51,7 @@ func (i *instance) answer() {
 		i.reading.Go(func() {
 			r := reply{ID: q.ID}
 			var err error
-			if r.Value, err = c.ask(&q); err != nil {
+			if r.Value, err = c.Ask(c.ctx, q.Op, q.Args); err != nil {
 				r.Value, r.Error = nil, err.Error()
 			}
 			c.asks.Done() // code that was interrupted may never read the answer
@@ -62,14 +62,15 @@ func (i *instance) answer() {
 	}
 }
 
-func (c *call) ask(q *ask) (value any, err error) {
+// Ask has the Host of the cell answer. It returns an error where there is none, or where it panics.
+func (c *Cell) Ask(ctx context.Context, op string, args json.RawMessage) (value any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("agentrun.%s: it panicked: %v", q.Op, p)
+			err = fmt.Errorf("agentrun.%s: it panicked: %v", op, p)
 		}
 	}()
 	if c.Host == nil {
-		return nil, errors.New("agentrun." + q.Op + ": the program that runs this cell answers nothing")
+		return nil, errors.New("agentrun." + op + ": the program that runs this cell answers nothing")
 	}
-	return c.Host(c.ctx, q.Op, q.Args)
+	return c.Host(ctx, op, args)
 }

@@ -278,3 +278,19 @@ func TestWhatCanNotBeAKernelIsToldPlainly(t *testing.T) {
 		k.Close()
 	}
 }
+
+func TestACellThatIsCancelledAtOnceKeepsTheState(t *testing.T) {
+	k := kernel(t, Options{})
+	cell(t, k, "a = 1")
+	limit := make(chan struct{})
+	close(limit)
+	for range 20 {
+		got := cell(t, k, "import time; time.sleep(1000)", func(c *Cell) { c.Limit = limit })
+		if !got.OutputLimit || got.Lost != nil {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if got := cell(t, k, "a"); got.result() != "1" {
+		t.Errorf("%+v", got)
+	}
+}

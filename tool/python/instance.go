@@ -64,6 +64,7 @@ type instance struct {
 type call struct {
 	*Cell
 	number int
+	begun  chan struct{}   // closed when an interrupt finds the code
 	ctx    context.Context // of what the code asks for
 	cancel context.CancelFunc
 	asks   sync.WaitGroup
@@ -327,7 +328,7 @@ func (i *instance) send(c *Cell, number int) error {
 func (i *instance) run(ctx context.Context, c *Cell, number int) (exit bash.Exit, outcome Outcome, ended bool, err error) {
 	exit.Began = time.Now()
 	i.prune()
-	running := &call{Cell: c, number: number}
+	running := &call{Cell: c, number: number, begun: make(chan struct{})}
 	running.ctx, running.cancel = context.WithCancel(ctx)
 	defer running.cancel()
 	i.mu.Lock()
@@ -409,6 +410,16 @@ func (i *instance) await(ctx context.Context, c *call, exit *bash.Exit) (*end, b
 
 // stop asks, tells, and kills.
 func (i *instance) stop(c *call) (*end, bool) {
+	t := time.NewTimer(untilTerm)
+	select {
+	case <-c.begun:
+	case <-t.C:
+	case <-i.shim.Exited():
+	case <-i.foreign:
+	case e := <-i.ends:
+		return &e, false
+	}
+	t.Stop()
 	for _, rung := range []struct {
 		sig  syscall.Signal
 		wait time.Duration
@@ -525,11 +536,27 @@ func (i *instance) listen() {
 			case i.ready <- e.Executable:
 			default:
 			}
+		case "begin":
+			i.begin(e.Cell)
 		case "display":
 			i.display(&e)
 		case "end":
 			i.end(b)
 		}
+	}
+}
+
+// begin notes that the code of a cell runs.
+func (i *instance) begin(cell int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.call == nil || cell != i.call.number {
+		return
+	}
+	select {
+	case <-i.call.begun:
+	default:
+		close(i.call.begun)
 	}
 }
 

@@ -48,7 +48,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -104,16 +107,17 @@ type Options struct {
 	Env  []string // additions to the environment of this process, KEY=VALUE
 	// Environ takes the place of the environment of this process; nil is that.
 	Environ []string
+	// Sandbox is what the kernel, and everything that it starts, may do for its life; nil is everything. Its private files
+	// outlive an end of the kernel's process. What code asks its Host for is done outside.
+	Sandbox *sandbox.Policy
 	// Single says that no second cell follows, so that nothing is told about what such a one finds.
 	Single bool
-	// Sandbox is what the kernel, and everything that it starts, may do for its life; nil is everything. What a cell asks
-	// its host for is done outside.
-	Sandbox *sandbox.Policy
 }
 
 // Kernel is one kernel. Use [New].
 type Kernel struct {
 	opts Options
+	box  *sandbox.Box // nil without a sandbox
 
 	turn chan struct{} // holds one token while no cell runs
 
@@ -122,7 +126,6 @@ type Kernel struct {
 	others sync.WaitGroup // cells that run
 
 	// Owned by who has the turn.
-	box   *sandbox.Box // nil for none
 	live  *instance
 	lost  bool // the kernel before has ended with what was in it
 	cells int  // that were run
@@ -139,7 +142,7 @@ func New(o Options) (*Kernel, error) {
 	k := &Kernel{opts: o, turn: make(chan struct{}, 1)}
 	if !o.Sandbox.IsZero() {
 		if k.box, err = sandbox.New(*o.Sandbox); err != nil {
-			return nil, fmt.Errorf("starting Python: %w", err)
+			return nil, fmt.Errorf("starting a kernel: %w", err)
 		}
 	}
 	k.turn <- struct{}{}
@@ -219,6 +222,24 @@ func (k *Kernel) run(ctx context.Context, c *Cell) (bash.Exit, Outcome, error) {
 		k.live, k.lost = nil, true
 	}
 	return exit, outcome, err
+}
+
+// Directory is where the kernel is; "" where that is not known, or a cell runs. It is asked by [bash.Run].
+func (k *Kernel) Directory() string {
+	select {
+	case <-k.turn:
+		defer func() { k.turn <- struct{}{} }()
+	default:
+		return ""
+	}
+	if k.live == nil || k.live.gone() {
+		return ""
+	}
+	dir, err := os.Readlink("/proc/" + strconv.Itoa(k.live.shim.PID()) + "/cwd")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(dir, " (deleted)")
 }
 
 func closed(c <-chan struct{}) bool {

@@ -78,6 +78,14 @@ type run struct {
 	res Result
 }
 
+// Directory is where the kernel is.
+func (r *run) Directory() string {
+	if at, ok := r.Kernel.(interface{ Directory() string }); ok {
+		return at.Directory()
+	}
+	return ""
+}
+
 // RunScript implements bash.Runner.
 func (r *run) RunScript(ctx context.Context, s *bash.Script) (bash.Exit, error) {
 	c := &Cell{Script: *s}

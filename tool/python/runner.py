@@ -654,6 +654,7 @@ def guarded(cell, code):
     try:
         try:
             state.running = True
+            control.send({"event": "begin", "cell": cell.number})  # from here on an interrupt is for the code
             return run(cell, code)
         finally:
             state.running = False
