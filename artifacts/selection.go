@@ -66,6 +66,9 @@ func (s *Selection) resolve(fsys durable.FS, dir string, entries []fs.DirEntry) 
 func (s *Selection) has(rel string, e fs.DirEntry) bool {
 	name := e.Name()
 	if rel == "" {
+		if name == redactedName {
+			return true // what the numbers of secrets in entries stand for
+		}
 		if name == indexDir {
 			return false // made anew
 		}
@@ -88,6 +91,9 @@ func (s *Selection) has(rel string, e fs.DirEntry) bool {
 	}
 	return false
 }
+
+// redactedName is the file of numbers of package redact/vault.
+const redactedName = ".redacted"
 
 // whole reports whether all that is in a folder comes along.
 func (s *Selection) whole(rel string) bool {

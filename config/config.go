@@ -10,6 +10,7 @@
 //	    "mode": "workspace", "net": "off",
 //	    "limits": {"memory": "4GB", "processes": 500, "cpu": "10m", "file": "1GB", "disk": "10GB"}
 //	  },
+//	  "redact": {"mode": "reversible", "recipient": "age1..."},
 //	  "ssh": {"hosts": ["build-*"], "program": "ssh", "config": "/home/me/.ssh/config"}
 //	}
 //
@@ -37,6 +38,7 @@ import (
 	"strings"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/redact"
 )
 
 // Config are the settings of a home. The zero value is that of a home without a
@@ -46,6 +48,13 @@ type Config struct {
 	Retention Retention
 	Sandbox   Sandbox
 	SSH       SSH
+	Redact    Redact
+}
+
+// Redact says whether secrets in what is kept are replaced, where no flag and no variable says otherwise.
+type Redact struct {
+	Mode      redact.Mode // off, on, reversible
+	Recipient string      // of age, for reversible; "" is the identity of the home
 }
 
 // Sandbox is what commands may do where no flag says otherwise. The zero value is everything.
@@ -139,6 +148,7 @@ func Parse(data []byte) (Config, []Unknown, error) {
 			"memory": &c.Sandbox.Limits.Memory, "processes": &c.Sandbox.Limits.Processes, "cpu": &c.Sandbox.Limits.CPU,
 			"file": &c.Sandbox.Limits.File, "disk": &c.Sandbox.Limits.Disk,
 		}},
+		"redact":    members{"mode": &c.Redact.Mode, "recipient": &c.Redact.Recipient},
 		"retention": members{"sessions": &c.Retention.Sessions, "trash": &c.Retention.Trash},
 		"ssh":       members{"hosts": &c.SSH.Hosts, "program": &c.SSH.Program, "config": &c.SSH.Config},
 	}}

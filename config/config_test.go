@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/redact"
 )
 
 const day = config.Age(24 * time.Hour)
@@ -27,6 +28,10 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 		{"ages are days, weeks or hours", `{"retention":{"sessions":"90d","trash":"36h"}}`, config.Config{
 			Retention: config.Retention{Sessions: 90 * day, Trash: 3 * day / 2},
 		}, ""},
+		{"redaction has a mode and a recipient", `{"redact":{"mode":"reversible","recipient":"age1x"}}`, config.Config{
+			Redact: config.Redact{Mode: redact.Reversible, Recipient: "age1x"},
+		}, ""},
+		{"a mode of redaction that is none is refused", `{"redact":{"mode":"yes"}}`, config.Config{}, "redact.mode: give off, on or reversible"},
 		{"a member that is there twice is refused", "{\n\"retention\":{\"trash\":\"1d\",\n\"trash\":\"2d\"}}", config.Config{}, `line 3: "retention.trash" is there twice`},
 		{"a limit of nothing is refused", "{\"quota\":\n\n{\"home\":{\"log\":0}}}", config.Config{}, "line 3: quota.home.log: give a size above 0"},
 		{"a negative limit is refused", `{"quota":{"home":{"log":-1}}}`, config.Config{}, "give a size above 0"},
@@ -80,7 +85,7 @@ func TestAnUnknownMemberIsToldWithItsPlaceAndTheSettingItMayMean(t *testing.T) {
 		{"a letter too many", "{\"quotas\":{}}", `c.json:1: "quotas" is no setting and does nothing; did you mean quota?`},
 		{"another case", "{\"quota\":{\"home\":{\"Log\":1}}}", `c.json:1: "quota.home.Log" is no setting and does nothing; did you mean quota.home.log?`},
 		{"nothing is like it", "{\"quota\":{\"home\":{\"everything\":1}}}", `c.json:1: "quota.home.everything" is no setting and does nothing; there may be artifacts, blobs, log (agentrun help config)`},
-		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be quota, retention, sandbox, ssh (agentrun help config)`},
+		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be quota, redact, retention, sandbox, ssh (agentrun help config)`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, unknown, err := config.Parse([]byte(tt.text))

@@ -62,5 +62,7 @@ func (c Config) Settings() []Setting {
 	}
 	text("ssh.program", c.SSH.Program)
 	text("ssh.config", c.SSH.Config)
+	text("redact.mode", Text(c.Redact.Mode))
+	text("redact.recipient", Text(c.Redact.Recipient))
 	return all
 }

@@ -90,7 +90,7 @@ func (s *Session) AppendBeside(ctx context.Context, parent string, b, back entry
 		return "", err
 	}
 	r := &request{}
-	if err := r.set(back); err != nil {
+	if err := s.encode(r, back); err != nil {
 		return "", err
 	}
 	return s.appendOne(ctx, request{parent: parent, beside: true, back: r}, b)
@@ -111,7 +111,7 @@ func (s *Session) appendOne(ctx context.Context, how request, b entry.Body) (str
 	g.reqs = g.one[:]
 	how.fields = g.req.fields[:0]
 	g.req = how
-	if err := g.req.set(b); err != nil {
+	if err := s.encode(&g.req, b); err != nil {
 		groups.Put(g)
 		return "", err
 	}
@@ -162,12 +162,26 @@ func (s *Session) groupOf(ctx context.Context, bodies []entry.Body) (*group, err
 				return nil, err
 			}
 		}
-		if err := r.set(b); err != nil {
+		if err := s.encode(r, b); err != nil {
 			return nil, err
 		}
 		g.reqs = append(g.reqs, r)
 	}
 	return g, nil
+}
+
+// encode encodes a body, and replaces secrets in it.
+func (s *Session) encode(r *request, b entry.Body) error {
+	if err := r.set(b); err != nil || s.redactor == nil {
+		return err
+	}
+	whole, n := r.whole()
+	out, err := persist.Redact(whole, s.redactor.Text)
+	if err != nil {
+		return fmt.Errorf("appending an entry: %w", err)
+	}
+	r.fields = append(r.fields[:0], out[n:len(out)-1]...)
+	return nil
 }
 
 // set encodes a body.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session/internal/catalog"
 	"github.com/agentrun/agentrun/session/internal/record"
 )
@@ -35,6 +36,7 @@ type Session struct {
 	manager    *Manager
 	quota      Quota     // nil without one
 	cited      citations // of quota
+	redactor   *redact.Redactor
 
 	// fresh is the header to write when the file has none. mu guards it.
 	fresh record.Header

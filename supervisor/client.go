@@ -27,6 +27,8 @@ type Client struct {
 	// Argv starts a supervisor: this program, argument 0 included, with the arguments with which it calls Serve. File
 	// 3 is a pipe, to which it writes "ready" or why it is not.
 	Argv []string
+	// Redact is what to replace in what the supervisor records; nil is nothing.
+	Redact *Redaction
 }
 
 // ErrNone is returned where the session has no supervisor.
@@ -173,7 +175,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	d, err := c.ask(ctx, got, request{
-		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox,
+		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox, Redact: c.Redact,
 	})
 	return d.Job, err
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/shell"
 )
@@ -49,6 +50,7 @@ func (s *server) foreground(c *conn, q *request) error {
 	if err != nil {
 		return err
 	}
+	s.redact(log, q)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	f := &front{server: s, c: c, job: &job{kill: make(chan struct{}), stop: cancel, done: make(chan struct{})}, move: make(chan struct{}), number: -1}
@@ -56,7 +58,7 @@ func (s *server) foreground(c *conn, q *request) error {
 	listening.Go(f.listen)
 	o := bash.Options{
 		Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput, Separate: q.Separate,
-		Shell: sh, Log: log, Artifacts: dir, Kill: f.job.kill, Unrecorded: q.Unrecorded, Session: s.opts.Session,
+		Shell: sh, Log: log, Artifacts: dir, Kill: f.job.kill, Unrecorded: q.Unrecorded, Session: s.opts.Session, Redact: log.Redactor(),
 		Move: f.move, Moved: f.moved,
 	}
 	if q.Live {
@@ -198,8 +200,8 @@ func (c *Client) Run(ctx context.Context, f Foreground) (bash.Result, *bash.Move
 	defer got.Close()
 	err = got.sendJSON(frameRequest, request{
 		Version: version, Op: "foreground", Script: f.Script, Runs: f.Runs, Shell: f.Shell, Path: f.Path, Dir: f.Dir, Cwd: cwd,
-		Env: f.Env, Environ: os.Environ(), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
-		Unrecorded: f.Unrecorded, Live: f.Live != nil, Sandbox: f.Sandbox,
+		Env: f.Env, Environ: withhold.Environ(), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
+		Unrecorded: f.Unrecorded, Live: f.Live != nil, Sandbox: f.Sandbox, Redact: c.Redact,
 	})
 	if err != nil {
 		return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/internal/shim"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/python"
@@ -29,7 +30,9 @@ type Options struct {
 	Session string // its id
 	// Open opens the session, to record a job.
 	Open func(ctx context.Context) (*session.Session, *artifacts.Dir, error)
-	Home string
+	// Redact makes what replaces secrets in a session; nil replaces nothing, whatever a client wants.
+	Redact func(s *session.Session, r Redaction) *redact.Redactor
+	Home   string
 	// Ready is called once, when clients can connect; nil tells nobody.
 	Ready func()
 	// ShellIdle and Linger take the place of 30 minutes and one; 0 is those.
@@ -437,6 +440,7 @@ func (s *server) start(c *conn, q *request) error {
 		s.unstart()
 		return err
 	}
+	s.redact(log, q)
 	ctx, stop := context.WithCancel(s.ctx)
 	j := &job{kill: make(chan struct{}), stop: stop, stdin: stdinW, done: make(chan struct{})}
 	begun := make(chan int64, 1)
@@ -445,7 +449,7 @@ func (s *server) start(c *conn, q *request) error {
 		id := int64(-1)
 		_, err := bash.Run(ctx, bash.Options{
 			Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
-			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true, Session: s.opts.Session,
+			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true, Session: s.opts.Session, Redact: log.Redactor(),
 			StdinPath: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), stdinR.Fd()),
 			Begun: func(b bash.Start) {
 				id = *b.Artifact

@@ -97,6 +97,8 @@ type request struct {
 	Sandbox   *sandbox.Policy `json:"sandbox,omitempty"` // of the shell; its paths are absolute
 	MaxOutput int64           `json:"maxOutput,omitempty"`
 
+	Redact *Redaction `json:"redact,omitempty"` // start, foreground
+
 	Unrecorded bool `json:"unrecorded,omitempty"` // foreground: only what is moved is recorded
 	Live       bool `json:"live,omitempty"`       // foreground: the client wants the output as it comes
 

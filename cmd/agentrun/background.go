@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/supervisor"
@@ -21,7 +22,8 @@ func (e *environment) supervisorOf(s *session.Session) *supervisor.Client {
 	if e.durability.value == session.Flush {
 		argv = append(argv, "--durability", "flush")
 	}
-	return &supervisor.Client{Home: s.Home(), Session: s.ID(), Argv: argv}
+	r, _ := e.redaction(s) // nothing is recorded where the settings can not be read
+	return &supervisor.Client{Home: s.Home(), Session: s.ID(), Argv: argv, Redact: r}
 }
 
 // choose gives o the shell that the flags ask for. The function that it returns ends one of this process.
@@ -172,7 +174,11 @@ func (e *environment) supervise(ctx context.Context, shellIdle, lingers time.Dur
 	if err == nil {
 		err = supervisor.Serve(ctx, supervisor.Options{
 			Session: e.session, Home: m.Home(), ShellIdle: shellIdle, Linger: lingers,
-			Open:  e.reopen(m),
+			Open: e.reopen(m),
+			Redact: func(s *session.Session, r supervisor.Redaction) *redact.Redactor {
+				red, _ := e.redactor(s, r)
+				return red
+			},
 			Ready: func() { said("ready") },
 		})
 	}

@@ -22,6 +22,7 @@ nothing is ever removed. All settings there are:
       "home": {"log": "50GB", "artifacts": "200GB", "blobs": "20GB"}
     },
     "retention": {"sessions": "90d", "trash": "30d"},
+    "redact": {"mode": "reversible", "recipient": "age1..."},
     "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"}
   }
 
@@ -33,6 +34,9 @@ quota.session   limits each session, quota.home all of them together:
 retention       what gc --apply may take away because it is old:
     .sessions   moves sessions to the trash that nobody wrote to for so long
     .trash      empties the trash of what was removed so long ago (30d)
+redact          what becomes of secrets in output and entries:
+    .mode       off, on, or reversible: agentrun reveal shows them to the owner
+    .recipient  of age; without it an identity that is kept in the home
 ssh             how other hosts are reached; see agentrun ssh --help
 
 A size is a number of bytes, or one with KB, MB, GB or TB in steps of 1024; an

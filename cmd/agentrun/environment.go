@@ -13,6 +13,8 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/redact"
+	"github.com/agentrun/agentrun/redact/vault"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/usage"
 )
@@ -23,6 +25,7 @@ const (
 	homeEnv       = "AGENTRUN_HOME"
 	sessionEnv    = "AGENTRUN_SESSION"
 	durabilityEnv = "AGENTRUN_DURABILITY"
+	redactEnv     = "AGENTRUN_REDACT"
 )
 
 // environment is what all commands share: the streams, the global flags, and the
@@ -38,6 +41,9 @@ type environment struct {
 	json       bool
 	quiet      bool
 	durability durability
+
+	redact redact.Mode    // --redact; "" when it is not given
+	vaults []*vault.Vault // of the sessions that were opened
 
 	guard *usage.Guard // of the home that was opened; nil without quotas
 }
@@ -66,6 +72,11 @@ func (e *environment) check(cmd *cobra.Command) error {
 	if how := os.Getenv(durabilityEnv); how != "" && !e.durability.given && cmd.Annotations[needsNoHome] == "" {
 		if err := e.durability.Set(how); err != nil {
 			return usagef("%s: %w", durabilityEnv, err)
+		}
+	}
+	if how := os.Getenv(redactEnv); how != "" && e.redact == "" && cmd.Annotations[needsNoHome] == "" {
+		if err := e.redact.Set(how); err != nil {
+			return usagef("%s: %q: %w", redactEnv, how, err)
 		}
 	}
 	return nil
@@ -199,6 +210,17 @@ func (e *environment) open(ctx context.Context) (*session.Session, error) {
 }
 
 func (e *environment) openIn(ctx context.Context, m *session.Manager) (*session.Session, error) {
+	s, err := e.openAny(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.redactIn(s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (e *environment) openAny(ctx context.Context, m *session.Manager) (*session.Session, error) {
 	switch {
 	case e.fresh:
 		return e.create(ctx, m, session.CreateOptions{})

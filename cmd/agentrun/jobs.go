@@ -72,6 +72,7 @@ agentrun bash --background. What it reads is what jobs send sends. It ends after
 	f.Var(&run.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
 	f.StringVar(&run.cwd, "cwd", "", "run the command in the directory `DIR`")
 	run.confinement.addFlags(f)
+	run.addRedact(f)
 	f.Var(&run.env, "env", "set a variable for the command, or with a name alone pass on one that is withheld; may be repeated")
 	return cmd
 }

@@ -47,6 +47,7 @@ func run(args []string) int {
 	root := newRootCommand(env)
 	root.SetArgs(commandFirst(root, args))
 	err := root.ExecuteContext(context.Background())
+	env.tellVaults()
 	env.guard.Close()
 	return env.conclude(err)
 }

@@ -79,6 +79,7 @@ func (r *commandRun) addRunFlags(f *pflag.FlagSet) {
 	f.BoolVar(&r.streams, "streams", false, "with --json: stdout and stderr apart too, in the order of arrival")
 	f.BoolVar(&r.timestamps, "timestamps", false, "with --json: which stream wrote what when, as pieces")
 	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
+	r.addRedact(f)
 }
 
 // addStdin adds the flag of verbs whose command may read.
@@ -176,7 +177,7 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 		o.Runs, done = r.pathsFor(ctx, s, o.Script, r.after > 0)
 		defer done()
 	}
-	o.Log, o.Artifacts = s, r.artifacts(s)
+	o.Log, o.Artifacts, o.Redact = s, r.artifacts(s), s.Redactor()
 	if r.pass {
 		o.Stdin = r.stdin
 	}

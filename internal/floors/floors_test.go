@@ -41,9 +41,11 @@ var floorOf = map[string]int{
 	"internal/withhold":        1,
 	"sandbox":                  1,
 	"outputsink":               1,
+	"redact":                   1,
 
 	"artifacts":                2,
 	"config":                   2,
+	"redact/vault":             2,
 	"session":                  2,
 	"session/entry":            2,
 	"session/internal/catalog": 2,

@@ -49,6 +49,7 @@ import (
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -135,6 +136,9 @@ type Options struct {
 	Artifacts *artifacts.Dir
 	// Sink bounds the view; nil means outputsink.DefaultOptions(). Its Open is not used.
 	Sink *outputsink.Options
+	// Redact replaces secrets in the output before anything else sees it; nil does not. What goes to Live, the view, the
+	// artifact and all counts are then of what is left. The Log replaces those of the command, see session.Session.SetRedactor.
+	Redact *redact.Redactor
 	// Live is written the bytes as they come, as the command wrote them; whoever shows them on a terminal puts an
 	// outputsink.Sanitizer before it. A Live that blocks holds up the command; one that fails is not written to
 	// again, and the run goes on, see Result.LiveErr.
@@ -290,6 +294,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 		defer func() { res.Streams = apart.end() }()
 	}
 	settle := r.moves(ctx, p, where, sink, &res)
+	stdoutW, stderrW, redacted := r.redacting(stdoutW, stderrW)
 	started := func(pid int) { r.feedback.started <- pid }
 	if r.Shell != nil {
 		dir := ""
@@ -307,7 +312,9 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 	}
 	settle()
 	r.feedback.end()
+	replaced := redacted()
 	res.Summary, _ = sink.Close() // its error is what ArtifactState tells
+	res.tellRedacted(replaced)
 	res.LiveErr = out.err
 	r.conclude(&res)
 	if r.Log != nil && (!r.Unrecorded || res.StartEntry != "") {

@@ -108,6 +108,7 @@ const (
 	preparing task = iota
 	restoring
 	listing // images of any size, inline or not
+	texts   // every string that is a text: no signature, no ciphertext, nothing signed, no image
 )
 
 // run walks over text, which must be valid JSON. The pointers say which strings
@@ -149,7 +150,7 @@ func (s *survey) run(text []byte, named *pointers) error {
 			return errNotObject
 		}
 		f.value = i
-		if (text[i] == '{' || text[i] == '[') && f.path+f.tokenLen() < maxPointer {
+		if (text[i] == '{' || text[i] == '[') && (s.task == texts || f.path+f.tokenLen() < maxPointer) {
 			s.open(i, f, nil)
 			i++
 			continue
@@ -234,6 +235,12 @@ func (f *frame) tokenLen() int {
 // str looks at a string, the current value of f.
 func (s *survey) str(f *frame, v span) {
 	lit, key := v.of(s.text), f.childKey()
+	if s.task == texts {
+		if !sealed(key) && !isImageURL(lit) {
+			s.sites = append(s.sites, site{span: v, kind: siteText})
+		}
+		return
+	}
 	if p := f.child(); p != nil && p.item > 0 {
 		s.add(f, site{span: v, kind: siteItem, item: p.item - 1}, nil)
 	}
@@ -394,6 +401,10 @@ func (s *survey) close(f *frame) {
 		s.sites = s.sites[:f.sites]
 		return
 	}
+	if s.task == texts {
+		s.sparePicture(f)
+		return
+	}
 	if f.content > 0 {
 		s.sites[f.content-1].lineCount = f.lineCount
 	}
@@ -412,6 +423,26 @@ func (s *survey) close(f *frame) {
 			resolved = true
 		}
 		s.image(f, site{span: f.data, resolved: resolved, mime: f.mime}, "data")
+	}
+}
+
+// sparePicture takes the data of an image from the texts.
+func (s *survey) sparePicture(f *frame) {
+	var data span
+	switch {
+	case f.kind == generatedImage:
+		data = f.result
+	case f.kind == imageBlock || f.imageType(s.text):
+		data = f.data
+	}
+	if data.empty() {
+		return
+	}
+	for i := f.sites; i < len(s.sites); i++ {
+		if s.sites[i].span == data {
+			s.sites = append(s.sites[:i], s.sites[i+1:]...)
+			return
+		}
 	}
 }
 

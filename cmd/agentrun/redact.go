@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/internal/withhold"
+	"github.com/agentrun/agentrun/redact"
+	"github.com/agentrun/agentrun/redact/vault"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/supervisor"
+)
+
+// addRedact adds the flag --redact.
+func (e *environment) addRedact(f *pflag.FlagSet) {
+	f.Var(&e.redact, "redact", "replace secrets in what is kept and shown: `MODE`: off, on, reversible (default $AGENTRUN_REDACT, else redact.mode of config.json, else off)")
+}
+
+// redaction is what is to be replaced in a session: as the flag says, else the variable, else the settings. It is nil for nothing.
+func (e *environment) redaction(s *session.Session) (*supervisor.Redaction, error) {
+	set, _, _ := config.Load(nil, s.Home()) // where it can not be read, the guard of the quotas lets nothing be kept
+	mode := e.redact
+	if mode == "" {
+		mode = set.Redact.Mode
+	}
+	if !mode.Active() {
+		return nil, nil
+	}
+	r := &supervisor.Redaction{Mode: mode, Values: withhold.Values()}
+	if mode == redact.Reversible && set.Redact.Recipient != "" {
+		if _, err := vault.ParseRecipient(set.Redact.Recipient); err != nil {
+			return nil, fmt.Errorf("redact.recipient of %s: %w", config.Path(s.Home()), err)
+		}
+		r.Recipient = set.Redact.Recipient
+	}
+	return r, nil
+}
+
+// redactIn gives a session what replaces secrets in it, if that is wanted.
+func (e *environment) redactIn(s *session.Session) error {
+	r, err := e.redaction(s)
+	if err == nil && r != nil {
+		red, v := e.redactor(s, *r)
+		e.vaults = append(e.vaults, v)
+		s.SetRedactor(red)
+	}
+	return err
+}
+
+// redactor makes what replaces secrets in a session.
+func (e *environment) redactor(s *session.Session, r supervisor.Redaction) (*redact.Redactor, *vault.Vault) {
+	v := vault.New(vault.Options{
+		Home: s.Home(), Dir: s.ArtifactsDir, Reversible: r.Mode == redact.Reversible, Recipient: r.Recipient,
+		Sync: e.durability.value == session.Sync,
+	})
+	return redact.New(redact.Options{Values: r.Values, Number: v.Number}), v
+}
+
+// tellVaults says which secrets were replaced and could not be numbered or kept.
+func (e *environment) tellVaults() {
+	for _, v := range e.vaults {
+		if err := v.Err(); err != nil {
+			e.say("secrets were replaced, and some have the number 0: %v", err)
+		}
+	}
+}
