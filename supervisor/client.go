@@ -160,6 +160,10 @@ type Command struct {
 	// Sandbox is what it may do, with absolute paths; nil is everything. A named shell has one for its life: with
 	// another it is another shell of that name.
 	Sandbox *sandbox.Policy
+
+	// Terminal is its terminal; nil is none. That of a job is made by the supervisor: of this one only the size and the
+	// kind count, [Client.Send] types at it, and [Client.Resize] resizes it.
+	Terminal *bash.Terminal
 }
 
 // Start starts a job and returns its number, which is that of its artifact.
@@ -174,9 +178,11 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 			return 0, fmt.Errorf("finding the working directory: %w", err)
 		}
 	}
-	d, err := c.ask(ctx, got, request{
+	q := request{
 		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox, Redact: c.Redact,
-	})
+	}
+	q.asks(j.Terminal)
+	d, err := c.ask(ctx, got, q)
 	return d.Job, err
 }
 
@@ -186,9 +192,15 @@ func (c *Client) Wait(ctx context.Context, id int64) error {
 	return err
 }
 
-// Send gives a job something to read, and an end of file behind it if eof is set.
+// Send gives a job something to read, and an end of file behind it if eof is set. At a terminal it is typed.
 func (c *Client) Send(ctx context.Context, id int64, text string, eof bool) error {
 	_, err := c.simple(ctx, request{Op: "send", Job: id, Text: text, EOF: eof}, ErrNotRunning)
+	return err
+}
+
+// Resize gives the terminal of a job another size.
+func (c *Client) Resize(ctx context.Context, id int64, size bash.TerminalSize) error {
+	_, err := c.simple(ctx, request{Op: "resize", Job: id, Terminal: &size}, ErrNotRunning)
 	return err
 }
 
@@ -264,11 +276,12 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 	}
 	defer got.Close()
 	began := time.Now()
-	err = got.sendJSON(frameRequest, request{
+	q := request{
 		Version: version, Op: "run", Shell: s.Name, Path: s.Path, Cwd: s.Cwd, Script: c.Text, Dir: c.Dir, Env: c.Env,
 		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate, Sandbox: s.Sandbox,
-	})
-	if err != nil {
+	}
+	q.asks(c.Terminal)
+	if err := got.sendJSON(frameRequest, q); err != nil {
 		return exit, fmt.Errorf("asking the supervisor: %w", err)
 	}
 	exit, err = follow(ctx, got, c, "the shell "+s.Name, nil)
@@ -301,7 +314,9 @@ func follow(ctx context.Context, got *conn, c *bash.Script, something string, mo
 			_ = got.send(kind, nil)
 		}
 	})
-	exit, err = receiveAll(got, c, something, more)
+	keys := newLine(got, over)
+	keys.attach(c.Terminal, &telling)
+	exit, err = receiveAll(got, c, something, keys, more)
 	close(over)
 	telling.Wait()
 	if feedback || limit {
@@ -311,13 +326,16 @@ func follow(ctx context.Context, got *conn, c *bash.Script, something string, mo
 }
 
 // receiveAll passes on output until the end.
-func receiveAll(got *conn, c *bash.Script, something string, more func(kind byte, b []byte) bool) (exit bash.Exit, err error) {
+func receiveAll(got *conn, c *bash.Script, something string, keys *line, more func(kind byte, b []byte) bool) (exit bash.Exit, err error) {
 	var failed error
 	for {
 		kind, b, err := got.receive()
 		if err != nil {
 			exit.Code = bash.CodeFailure
 			return exit, errors.Join(failed, fmt.Errorf("the supervisor is gone, and with it %s and what ran in it: %w", something, err))
+		}
+		if keys.frame(c.Terminal, kind, b) {
+			continue
 		}
 		switch kind {
 		case frameStarted:

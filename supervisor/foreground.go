@@ -21,6 +21,7 @@ type front struct {
 	c    *conn
 	job  *job
 	move chan struct{} // closed when it is to be a job
+	keys typist
 
 	mu       sync.Mutex
 	asked    bool // to move: a place among the jobs is reserved
@@ -54,12 +55,14 @@ func (s *server) foreground(c *conn, q *request) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	f := &front{server: s, c: c, job: &job{kill: make(chan struct{}), stop: cancel, done: make(chan struct{})}, move: make(chan struct{}), number: -1}
+	f.job.terminal = q.terminalOf(nil)
+	f.keys = typist{c: c, t: f.job.terminal}
 	var listening sync.WaitGroup
 	listening.Go(f.listen)
 	o := bash.Options{
 		Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput, Separate: q.Separate,
 		Shell: sh, Log: log, Artifacts: dir, Kill: f.job.kill, Unrecorded: q.Unrecorded, Session: s.opts.Session, Redact: log.Redactor(),
-		Move: f.move, Moved: f.moved,
+		Move: f.move, Moved: f.moved, Terminal: f.job.terminal,
 	}
 	if q.Live {
 		o.Live = liveFrames{c}
@@ -80,6 +83,7 @@ func (s *server) foreground(c *conn, q *request) error {
 	}
 	c.Close()
 	listening.Wait()
+	f.keys.running.Wait()
 	return nil
 }
 
@@ -96,8 +100,9 @@ func (f liveFrames) Write(b []byte) (int, error) {
 // listen does what the client says. One that goes takes the script along, unless that is a job.
 func (f *front) listen() {
 	for {
-		kind, _, err := f.c.receive()
+		kind, b, err := f.c.receive()
 		switch {
+		case err == nil && f.keys.frame(kind, b):
 		case err != nil:
 			f.mu.Lock()
 			if !f.detached {
@@ -198,18 +203,21 @@ func (c *Client) Run(ctx context.Context, f Foreground) (bash.Result, *bash.Move
 		return bash.Result{}, nil, err
 	}
 	defer got.Close()
-	err = got.sendJSON(frameRequest, request{
+	q := request{
 		Version: version, Op: "foreground", Script: f.Script, Runs: f.Runs, Shell: f.Shell, Path: f.Path, Dir: f.Dir, Cwd: cwd,
 		Env: f.Env, Environ: withhold.Environ(), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
 		Unrecorded: f.Unrecorded, Live: f.Live != nil, Sandbox: f.Sandbox, Redact: c.Redact,
-	})
-	if err != nil {
+	}
+	q.asks(f.Terminal)
+	if err := got.sendJSON(frameRequest, q); err != nil {
 		return bash.Result{}, nil, fmt.Errorf("asking the supervisor: %w", err)
 	}
 	over := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() { f.tell(ctx, got, over) })
-	res, moved, err := f.follow(got)
+	keys := newLine(got, over)
+	keys.attach(f.Terminal, &telling)
+	res, moved, err := f.follow(got, keys)
 	close(over)
 	telling.Wait()
 	return res, moved, err
@@ -227,7 +235,7 @@ var _ bash.Background = (*Background)(nil)
 // RunOrMove implements [bash.Background].
 func (b *Background) RunOrMove(ctx context.Context, o bash.Options, after time.Duration) (bash.Result, *bash.Moved, error) {
 	return b.Client.Run(ctx, Foreground{
-		Command: Command{Script: o.Script, Runs: o.Runs, Shell: b.Shell, Path: b.Path, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: o.Sandbox},
+		Command: Command{Script: o.Script, Runs: o.Runs, Shell: b.Shell, Path: b.Path, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: o.Sandbox, Terminal: o.Terminal},
 		After:   after, Move: o.Move, Unrecorded: o.Unrecorded, Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
 	})
 }
@@ -260,12 +268,15 @@ func (f *Foreground) tell(ctx context.Context, got *conn, over <-chan struct{}) 
 }
 
 // follow passes on output until the end, or until the script is a job.
-func (f *Foreground) follow(got *conn) (bash.Result, *bash.Moved, error) {
+func (f *Foreground) follow(got *conn, keys *line) (bash.Result, *bash.Moved, error) {
 	var liveErr error
 	for {
 		kind, b, err := got.receive()
 		if err != nil {
 			return bash.Result{}, nil, fmt.Errorf("the supervisor is gone, and with it what ran under it: what it printed is in the session: %w", err)
+		}
+		if keys.frame(nil, kind, b) {
+			continue
 		}
 		switch kind {
 		case frameStdout:

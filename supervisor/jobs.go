@@ -39,6 +39,8 @@ type Job struct {
 	Run    string `json:"-"`
 	Moved  bool   `json:"-"` // somebody waited for it at first
 
+	Terminal *bash.TerminalSize `json:"-"` // that it had at its start; nil is none
+
 	start     bash.Start
 	began     string // id of the entry that its start is recorded beside
 	ending    string // id of the entry with its end
@@ -100,7 +102,7 @@ func allJobs(entries iter.Seq2[entry.Entry, error]) ([]Job, error) {
 			}
 			j := Named(*s.Artifact)
 			j.Started, j.Command, j.Run, j.Moved = s.Began, s.Command, s.Run, s.Moved
-			j.start, j.began = s, began[s.Run]
+			j.start, j.began, j.Terminal = s, began[s.Run], s.Terminal
 			at[s.Run] = len(list)
 			list = append(list, j)
 		} else if run, ok := bash.EndOf(e); ok {

@@ -70,7 +70,9 @@ type job struct {
 	once  sync.Once
 	stop  context.CancelFunc
 	stdin *os.File // nil for one that was moved: it reads nothing
-	done  chan struct{}
+
+	terminal *bash.Terminal // nil for none
+	done     chan struct{}
 }
 
 // Serve is the supervisor of a session, until it has nothing to do or ctx is done. It returns nil at once where the
@@ -198,6 +200,8 @@ func (s *server) serve(c *conn) {
 		err = s.wait(c, &q)
 	case "send":
 		err = s.send(c, &q)
+	case "resize":
+		err = s.resize(c, &q)
 	case "kill":
 		err = s.kill(c, &q)
 	case "stop":
@@ -372,12 +376,15 @@ func (s *server) attend(c *conn, q *request, more func(kind byte, b []byte), run
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	kill := make(chan struct{})
+	term := q.terminalOf(c)
+	keys := typist{c: c, t: term}
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		once := sync.OnceFunc(func() { close(kill) })
 		for {
 			kind, b, err := c.receive()
 			switch {
+			case err == nil && keys.frame(kind, b):
 			case err != nil, kind == frameStop:
 				cancel() // also when the client is gone
 			case kind == frameKill:
@@ -391,7 +398,7 @@ func (s *server) attend(c *conn, q *request, more func(kind byte, b []byte), run
 		}
 	})
 	exit, err := run(ctx, &bash.Script{
-		Text: q.Script, Dir: q.Dir, Env: q.Env, Separate: q.Separate, Timeout: q.Timeout, Kill: kill,
+		Text: q.Script, Dir: q.Dir, Env: q.Env, Separate: q.Separate, Terminal: term, Timeout: q.Timeout, Kill: kill,
 		Stdout: frames{c, frameStdout}, Stderr: frames{c, frameStderr},
 		Started: func(pid int) { _ = c.sendJSON(frameStarted, pid) },
 	})
@@ -402,6 +409,7 @@ func (s *server) attend(c *conn, q *request, more func(kind byte, b []byte), run
 	}
 	c.Close()
 	listening.Wait()
+	keys.running.Wait()
 	return nil
 }
 
@@ -443,6 +451,10 @@ func (s *server) start(c *conn, q *request) error {
 	s.redact(log, q)
 	ctx, stop := context.WithCancel(s.ctx)
 	j := &job{kill: make(chan struct{}), stop: stop, stdin: stdinW, done: make(chan struct{})}
+	stdinPath := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), stdinR.Fd())
+	if j.terminal = q.terminalOf(nil); j.terminal != nil {
+		stdinPath = ""
+	}
 	begun := make(chan int64, 1)
 	failed := make(chan error, 1)
 	s.running.Go(func() {
@@ -450,7 +462,7 @@ func (s *server) start(c *conn, q *request) error {
 		_, err := bash.Run(ctx, bash.Options{
 			Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
 			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true, Session: s.opts.Session, Redact: log.Redactor(),
-			StdinPath: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), stdinR.Fd()),
+			StdinPath: stdinPath, Terminal: j.terminal,
 			Begun: func(b bash.Start) {
 				id = *b.Artifact
 				s.mu.Lock()
@@ -553,6 +565,12 @@ func (s *server) send(c *conn, q *request) error {
 	j, err := s.job(q.Job)
 	if err != nil {
 		return err
+	}
+	if j.terminal != nil {
+		if err := j.typeAt(q.Job, q.Text, q.EOF); err != nil {
+			return err
+		}
+		return c.sendJSON(frameDone, done{Job: q.Job})
 	}
 	if j.stdin == nil {
 		return fmt.Errorf("job %d reads nothing: it was moved to the background, and its input is empty", q.Job)

@@ -43,6 +43,7 @@ import (
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/sandbox"
+	"github.com/agentrun/agentrun/tool/bash"
 )
 
 // Limits.
@@ -53,7 +54,7 @@ const (
 	linger    = time.Minute      // for which a supervisor without anything to do stays
 
 	maxFrame = 64 << 20
-	version  = 1
+	version  = 2
 )
 
 // Kinds of frames.
@@ -72,6 +73,10 @@ const (
 	frameOutcome = 'C' // python.Outcome without its displays, JSON
 	frameAsk     = 'a' // what code in a cell asks for, JSON
 	frameReply   = 'A' // by the client: the answer
+	frameType    = 'i' // by the client: text for the terminal; the answer is frameTyped
+	frameTyped   = 'I' // why it could not be typed, a sentence; empty when it was
+	frameResize  = 'w' // by the client: bash.TerminalSize, JSON
+	frameEnding  = 'K' // the script is about to be ended
 	frameMove    = 'm' // by the client: on in the background; the answer is frameMoved
 	frameMoved   = 'M' // movedFrame, JSON
 	frameResult  = 'Z' // resultFrame, JSON
@@ -80,7 +85,7 @@ const (
 // request is what a client asks for.
 type request struct {
 	Version int    `json:"version"`
-	Op      string `json:"op"` // run, cell, where, foreground, start, wait, send, kill, stop
+	Op      string `json:"op"` // run, cell, where, foreground, start, wait, send, resize, kill, stop
 
 	Shell    string        `json:"shell,omitempty"`
 	Kernel   string        `json:"kernel,omitempty"`
@@ -93,6 +98,9 @@ type request struct {
 	Environ  []string      `json:"environ,omitempty"` // of a new shell
 	Timeout  time.Duration `json:"timeout,omitempty"`
 	Separate bool          `json:"separate,omitempty"`
+
+	Terminal *bash.TerminalSize `json:"terminal,omitempty"` // the script has one; resize: the size
+	Term     string             `json:"term,omitempty"`
 
 	Sandbox   *sandbox.Policy `json:"sandbox,omitempty"` // of the shell; its paths are absolute
 	MaxOutput int64           `json:"maxOutput,omitempty"`

@@ -30,7 +30,7 @@ func (e *environment) supervisorOf(s *session.Session) *supervisor.Client {
 func (r *commandRun) choose(ctx context.Context, o *bash.Options, s *session.Session) (func(), error) {
 	nothing := func() {}
 	switch {
-	case r.shell != "" && r.pass:
+	case r.shell != "" && r.pass && r.terminal == nil:
 		return nothing, usagef("--stdin and --shell exclude each other: a shell's input is empty")
 	case r.shell != "":
 		if s.ID() == "" {
@@ -44,7 +44,7 @@ func (r *commandRun) choose(ctx context.Context, o *bash.Options, s *session.Ses
 		}
 		o.Shell = &supervisor.Shell{Client: r.supervisorOf(s), Name: r.shell, Path: r.program, Cwd: cwd, Sandbox: r.policy}
 	case r.program != "":
-		if r.pass {
+		if r.pass && r.terminal == nil {
 			return nothing, usagef("--stdin and --shell-path exclude each other: a shell's input is empty")
 		}
 		sh, err := shell.New(shell.Options{Path: r.program, Once: true, Sandbox: r.policy})
@@ -94,7 +94,7 @@ func (r *commandRun) runOrMove(ctx context.Context, s *session.Session, o bash.O
 		}
 	}
 	return r.supervisorOf(s).Run(ctx, supervisor.Foreground{
-		Command: supervisor.Command{Script: o.Script, Runs: o.Runs, Shell: r.shell, Path: r.program, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: r.policy},
+		Command: supervisor.Command{Script: o.Script, Runs: o.Runs, Shell: r.shell, Path: r.program, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: r.policy, Terminal: o.Terminal},
 		After:   time.Duration(r.after), Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
 		Refused: func(err error) { r.remark("%v: it is waited for", err) },
 	})
@@ -108,7 +108,7 @@ func (r *commandRun) printMoved(s *session.Session, m *bash.Moved, live *liveVie
 		sum := &m.Summary
 		return printJSON(r.stdout, runResult{
 			TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, ShownBytes: sum.ShownBytes, ShownLines: sum.ShownLines,
-			DurationMS: time.Since(m.Began).Milliseconds(), Truncated: sum.Truncated, Artifact: orNull(sum.Artifact), Session: s.ID(), Output: sum.View, Job: &j.URL,
+			DurationMS: time.Since(m.Began).Milliseconds(), Truncated: sum.Truncated, Artifact: orNull(sum.Artifact), Session: s.ID(), Output: sum.View, Job: &j.URL, ptyResult: r.pty.describe(),
 		})
 	}
 	if live != nil {
@@ -132,10 +132,13 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 	if r.policy, err = r.environment.policy(s, &r.confinement, r.cwd); err != nil {
 		return err
 	}
+	if r.terminal, err = r.pty.terminal(); err != nil {
+		return err
+	}
 	if err := r.beginSession(ctx, s); err != nil {
 		return err
 	}
-	c := supervisor.Command{Script: script, Shell: r.shell, Path: r.program, Env: r.env, Timeout: time.Duration(r.timeout), Sandbox: r.policy}
+	c := supervisor.Command{Terminal: r.terminal, Script: script, Shell: r.shell, Path: r.program, Env: r.env, Timeout: time.Duration(r.timeout), Sandbox: r.policy}
 	if r.cwd != "" || r.shell == "" {
 		if c.Dir, err = filepath.Abs(r.cwd); err != nil {
 			return err

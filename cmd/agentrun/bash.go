@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,10 +35,11 @@ exitCode null then, and job, its URL.
 
 A job ends after 24 h unless --timeout says otherwise (0 never).
 
-` + runHelp,
+` + fmt.Sprintf(ptyHelp, "; --stdin types standard input") + "\n\n" + runHelp,
 		Example: `  agentrun bash 'make 2>&1 | grep -c warning'
   agentrun bash --timeout 30s --cwd /tmp 'while :; do date; sleep 1; done'
   agentrun bash --shell work 'cd src && export CGO_ENABLED=0'
+  agentrun bash --pty --size 120x40 'npm test'
   agentrun bash --background 'npm run dev'
   agentrun bash --background-after 30s 'make check'`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -65,6 +67,7 @@ A job ends after 24 h unless --timeout says otherwise (0 never).
 	}
 	run.addFlags(cmd.Flags())
 	run.addStdin(cmd.Flags())
+	run.pty.addFlags(cmd.Flags())
 	run.timeout = timeout(bash.DefaultTimeout)
 	cmd.Flags().Lookup("timeout").DefValue = run.timeout.String()
 	cmd.Flags().StringVar(&run.shell, "shell", "", "run in the shell of the session called `NAME`")

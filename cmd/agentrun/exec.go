@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/tool/bash"
@@ -17,9 +19,10 @@ func newExecCommand(env *environment) *cobra.Command {
 (51,200 bytes, 3,000 lines), the beginning and the end of it; when it does not
 fit, a notice tells what is missing and where all of it, to the byte, was kept.
 
-` + runHelp,
+` + fmt.Sprintf(ptyHelp, "; --stdin types standard input") + "\n\n" + runHelp,
 		Example: `  agentrun exec -- seq 1 300000
   agentrun exec --timeout 30s --env CI=1 -- go test ./...
+  agentrun exec --pty -- top -n 1
   agentrun exec --json -- make | jq .exitCode`,
 		Annotations: map[string]string{makesSessions: "yes"},
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -36,6 +39,7 @@ fit, a notice tells what is missing and where all of it, to the byte, was kept.
 		},
 	}
 	run.addFlags(cmd.Flags())
+	run.pty.addFlags(cmd.Flags())
 	run.addStdin(cmd.Flags())
 	return cmd
 }

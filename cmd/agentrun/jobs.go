@@ -55,7 +55,7 @@ func newJobsStartCommand(env *environment) *cobra.Command {
 agentrun bash --background. What it reads is what jobs send sends. It ends after
 24 h unless --timeout says otherwise (0 never).
 
-` + sandboxHelp,
+` + fmt.Sprintf(ptyHelp, ", or for\njobs send") + "\n\n" + sandboxHelp,
 		Example: `  agentrun jobs start -- npm run dev
   agentrun jobs start --timeout 1h --json -- make soak | jq -r .id`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -73,6 +73,7 @@ agentrun bash --background. What it reads is what jobs send sends. It ends after
 	f.StringVar(&run.cwd, "cwd", "", "run the command in the directory `DIR`")
 	run.confinement.addFlags(f)
 	run.addRedact(f)
+	run.pty.addFlags(f)
 	f.Var(&run.env, "env", "set a variable for the command, or with a name alone pass on one that is withheld; may be repeated")
 	return cmd
 }
@@ -137,35 +138,6 @@ With --json it prints the object of the job with one more member: output.`,
 	}
 	cmd.Flags().Int64VarP(&lines, "lines", "n", 50, "show the last `N` lines")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	return cmd
-}
-
-func newJobsSendCommand(env *environment) *cobra.Command {
-	var eof, bare bool
-	cmd := &cobra.Command{
-		Use:   "send ID TEXT",
-		Short: "Give a job a line to read",
-		Long: `send writes TEXT and a newline to the standard input of a job. --eof ends that
-input.`,
-		Args: positional(1, 2, "the id of a job and a text"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 && !eof {
-				return usagef("jobs send takes the id of a job and a text, or --eof")
-			}
-			text := only(args, 1)
-			if len(args) == 2 && !bare {
-				text += "\n"
-			}
-			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
-				if err := env.supervisorOf(s).Send(ctx, j.Number, text, eof); err != nil {
-					return aboutJob(j, err)
-				}
-				return env.quietly(ctx, s, j.Number)
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&eof, "eof", false, "end the input behind the text")
-	cmd.Flags().BoolVar(&bare, "no-newline", false, "send the text alone")
 	return cmd
 }
 

@@ -60,6 +60,9 @@ type commandRun struct {
 	background     bool
 	after          timeout // --background-after
 
+	pty      ptyFlags
+	terminal *bash.Terminal
+
 	confinement
 	policy *sandbox.Policy
 	cell   *cell // of python
@@ -153,6 +156,12 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	if o.Separate = r.streams || r.timestamps; o.Separate && !r.json {
 		return usagef("--streams and --timestamps are for --json: give that too")
 	}
+	if r.terminal, err = r.pty.terminal(); err != nil {
+		return err
+	}
+	if o.Terminal = r.terminal; o.Terminal != nil && o.Separate {
+		return usagef("--pty and --streams or --timestamps exclude each other: a terminal has one stream")
+	}
 	if r.after > 0 && r.pass {
 		return usagef("--stdin and --background-after exclude each other: what may go on in the background reads nothing")
 	}
@@ -178,7 +187,10 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 		defer done()
 	}
 	o.Log, o.Artifacts, o.Redact = s, r.artifacts(s), s.Redactor()
-	if r.pass {
+	switch {
+	case r.pass && r.terminal != nil:
+		typeIn(r.terminal, r.stdin)
+	case r.pass:
 		o.Stdin = r.stdin
 	}
 	var live *liveView
@@ -326,6 +338,7 @@ type runResult struct {
 	// Sandbox is not there without one.
 	Sandbox *sandboxResult `json:"sandbox,omitempty"`
 	*cellResult
+	*ptyResult
 }
 
 // describe is what is printed of a run with --json.
@@ -333,6 +346,7 @@ func (r *commandRun) describe(s *session.Session, res *bash.Result) runResult {
 	d := describe(s, res, r.view(res))
 	d.Sandbox = describeSandbox(r.policy, res.Limits)
 	d.cellResult = r.cell.describe()
+	d.ptyResult = r.pty.describe()
 	return d
 }
 

@@ -20,9 +20,8 @@ type TerminalSize = screen.Size
 const DefaultTerm = "xterm-256color"
 
 const (
-	maxTyped  = 64 << 10         // bytes that may be typed before there is a terminal
-	typeWait  = 10 * time.Second // for which a command may leave what is typed unread
-	endOfText = 0x04             // Ctrl-D: what a terminal takes for the end of the input
+	maxTyped = 64 << 10         // bytes that may be typed before there is a terminal
+	typeWait = 10 * time.Second // for which a command may leave what is typed unread
 )
 
 // ErrNoTerminal is returned by what is done to a terminal whose command has ended.

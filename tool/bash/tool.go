@@ -51,7 +51,7 @@ type Tool struct {
 
 // Background runs a script as [Run] does, for so long at most: then it goes on as a job, and what is known of it by then is
 // returned. The package supervisor has one. Of the options Script, Runs, Dir, Env, Timeout, MaxOutput, Separate, Kill,
-// Move, Unrecorded and Live count.
+// Move, Unrecorded, Terminal and Live count.
 type Background interface {
 	RunOrMove(ctx context.Context, o Options, after time.Duration) (Result, *Moved, error)
 }
@@ -66,7 +66,7 @@ func (t *Tool) Description() string {
 		return "Runs a script with bash and returns what it printed, stdout and stderr together in the order of writing. " +
 			"Long output is shortened in the middle; the notice at its end names the URL that holds all of it. " +
 			"Directory, variables, functions, aliases and options carry over to the next call. " +
-			"Standard input is empty and there is no terminal."
+			"Standard input is empty and there is no terminal, unless pty is true."
 	}
 	return "Runs a script with bash and returns what it printed, stdout and stderr together in the order of writing. " +
 		"Long output is shortened in the middle; the notice at its end names the URL that holds all of it. " +
@@ -98,7 +98,10 @@ func schemaWith(more string) json.RawMessage {
     "command": {"type": "string", "minLength": 1, "description": "The script to run."},
     "timeout": {"type": "number", "minimum": 0, "maximum": 3600, "default": 300, "description": "Seconds after which the script is ended; 0 for no limit."},
     "cwd": {"type": "string", "description": "The directory to run in; a relative one starts at the working directory."},
-    "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment variables to add."}` + more + `
+    "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment variables to add."},
+    "pty": {"type": "boolean", "default": false, "description": "Run at a terminal. The result is then the screen as a person would see it at the end, with what scrolled off it. Nobody types: what asks a question waits for the timeout."},
+    "rows": {"type": "integer", "minimum": 1, "maximum": 500, "default": 24, "description": "Rows of the terminal."},
+    "cols": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 80, "description": "Columns of the terminal."}` + more + `
   },
   "required": ["command"],
   "additionalProperties": false
@@ -111,6 +114,10 @@ type input struct {
 	Timeout *float64          `json:"timeout"`
 	Cwd     string            `json:"cwd"`
 	Env     map[string]string `json:"env"`
+
+	PTY  bool `json:"pty"`
+	Rows *int `json:"rows"`
+	Cols *int `json:"cols"`
 
 	BackgroundAfter *float64 `json:"background_after"`
 }
@@ -136,6 +143,9 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	}
 	for _, k := range slices.Sorted(maps.Keys(in.Env)) {
 		o.Env = append(o.Env, k+"="+in.Env[k])
+	}
+	if in.PTY {
+		o.Terminal = &Terminal{Size: in.size()}
 	}
 	if in.BackgroundAfter != nil {
 		if t.Background == nil {
@@ -211,12 +221,30 @@ func decode(raw json.RawMessage) (input, error) {
 	if b := in.BackgroundAfter; b != nil && !(*b > 0 && *b <= MaxTimeout.Seconds()) {
 		return in, fmt.Errorf("the input is not as the schema says: background_after is %g, and has to be more than 0 and %g at most", *b, MaxTimeout.Seconds())
 	}
+	if err := in.size().Check(); err != nil {
+		return in, fmt.Errorf("the input is not as the schema says: %w", err)
+	}
+	if !in.PTY && (in.Rows != nil || in.Cols != nil) {
+		return in, errors.New("rows and cols are those of a terminal: give pty too")
+	}
 	for k := range in.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") {
 			return in, fmt.Errorf("the input is not as the schema says: %q can not name a variable", k)
 		}
 	}
 	return in, nil
+}
+
+// size is that of the terminal.
+func (in *input) size() TerminalSize {
+	s := TerminalSize{}.WithDefaults()
+	if in.Rows != nil {
+		s.Rows = *in.Rows
+	}
+	if in.Cols != nil {
+		s.Cols = *in.Cols
+	}
+	return s
 }
 
 // ClampTimeout brings what a model asked for within the limits, and says so.
