@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/agentrun/agentrun/session/entry"
@@ -45,4 +46,32 @@ func (s *Session) Behind(ctx context.Context, after entry.Entry) (entries []entr
 	}
 	slices.Reverse(entries)
 	return entries, true, nil
+}
+
+// Backward yields every entry of the file from the last one on, whatever branch it is on, for those who look for
+// something near the end: no more of the file is read than they take. Entries are as in the file: Restore puts images and
+// long strings back. Damaged stretches are passed over. An error ends the sequence.
+func (s *Session) Backward(ctx context.Context) iter.Seq2[entry.Entry, error] {
+	return func(yield func(entry.Entry, error) bool) {
+		st, err := s.snapshot(ctx)
+		if err == nil && st.file != nil && !st.none {
+			err = eachBackward(ctx, st.src, st.end, st.src.size, func(line []byte, at int64) bool {
+				var here []entry.Entry
+				eachRecord(line, func(raw []byte, in int, e record.Envelope) {
+					if !e.IsHeader() && !e.IsSlot() {
+						here = append(here, newEntry(raw, at+int64(in), e, 0))
+					}
+				}, nil)
+				for _, e := range slices.Backward(here) {
+					if !yield(e, nil) {
+						return false
+					}
+				}
+				return true
+			})
+		}
+		if err != nil {
+			yield(entry.Entry{}, fmt.Errorf("reading %s: %w", s.Path(), err))
+		}
+	}
 }

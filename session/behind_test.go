@@ -72,3 +72,28 @@ func TestBehindIsWhatAContextLacks(t *testing.T) {
 		}
 	})
 }
+
+func TestBackwardIsTheFileFromItsEnd(t *testing.T) {
+	m := newManager(t, session.Options{})
+	s := newSession(t, m)
+	for range s.Backward(t.Context()) {
+		t.Fatal("a session without a file yields an entry")
+	}
+	var want []string
+	for i := range 20 {
+		want = append(want, must(s.Append(t.Context(), user(fmt.Sprint(i)))))
+	}
+	var got []string
+	for e, err := range s.Backward(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e.ID()); len(got) == 15 {
+			break
+		}
+	}
+	slices.Reverse(got)
+	if !slices.Equal(got, want[5:]) {
+		t.Errorf("got %v, want %v", got, want[5:])
+	}
+}
