@@ -172,23 +172,12 @@ func (s *Session) sibling(st state) (*Session, error) {
 	h := st.header
 	h.ID, h.Timestamp = id.String(), record.NewHeader("", "", now).Timestamp
 	h.PreviousSessionFiles = nil // of the other file
+	h.ArtifactRoot = record.ArtifactRoot{}
 	if st.hasSlot {
 		h.Title, h.TitleSource = st.slot.Title, st.slot.Source
 	}
 	child.fresh = h
 	return child, nil
-}
-
-// nested reports whether the log lies among the artifacts of another session, where
-// nobody would find a new one.
-func (s *Session) nested() bool {
-	dir := filepath.Dir(s.Path())
-	for _, ext := range []string{catalog.PlainExt, catalog.ColdExt} {
-		if _, err := s.fs.Identify(dir + ext); err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // maxMoves is how often the artifacts are looked for again when the session is moved

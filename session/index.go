@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"hash/crc32"
 
 	"github.com/tidwall/gjson"
@@ -117,6 +118,21 @@ func (s *Session) saveIndex() {
 // MaxArtifactID returns the highest id of an artifact that the log knows, -1 when
 // it knows none. Ids beyond it were never told to anybody through this log.
 func (s *Session) MaxArtifactID(ctx context.Context) (int64, error) {
+	highest, err := s.ownMaxArtifactID(ctx)
+	dir, nested := s.rootArtifacts()
+	if err != nil || !nested {
+		return highest, err
+	}
+	root, err := s.manager.View(ctx, dir+catalog.PlainExt)
+	if err != nil {
+		return -1, fmt.Errorf("asking the session whose artifacts these are: %w", err)
+	}
+	defer root.Close()
+	others, err := root.MaxArtifactID(ctx)
+	return max(highest, others), err
+}
+
+func (s *Session) ownMaxArtifactID(ctx context.Context) (int64, error) {
 	st, err := s.snapshot(ctx)
 	if err != nil {
 		return -1, err

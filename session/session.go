@@ -148,8 +148,12 @@ func (s *Session) Exists() bool {
 }
 
 // ArtifactsDir is the directory of the session's artifacts, "" for a log that is
-// not called *.jsonl. It may not exist yet.
+// not called *.jsonl. It may not exist yet. That of a subagent's session that was made
+// with CreateNested is its root's.
 func (s *Session) ArtifactsDir() string {
+	if dir, ok := s.rootArtifacts(); ok {
+		return dir
+	}
 	dir, _ := catalog.ArtifactsDir(s.Path())
 	return dir
 }

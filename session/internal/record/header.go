@@ -37,6 +37,9 @@ type Header struct {
 	PreviousSessionFiles  []string // where the file was before it was moved, oldest first
 	Project               string   // the fingerprint of the project in CWD, see package project; unchecked
 
+	// ArtifactRoot says that the artifacts of this session are those of another one.
+	ArtifactRoot ArtifactRoot
+
 	// KeepTitle makes AppendLine write a longer line rather than cut the title: no entry
 	// of the file gives it.
 	KeepTitle bool
@@ -49,6 +52,12 @@ type Header struct {
 	parsed  *Header        // the fields as parsed, to tell which were changed since
 }
 
+// ArtifactRoot names the session whose artifacts are those of a subagent's session too.
+type ArtifactRoot struct {
+	Session string // its id when the header was written; a fork of it has another one
+	Path    string // of its artifact directory, relative to the directory that holds the log; unchecked
+}
+
 // headerMember is one member of a header, rendered.
 type headerMember struct {
 	name  string
@@ -58,7 +67,7 @@ type headerMember struct {
 
 // The members with a meaning, in the order in which they are written.
 var headerNames = []string{
-	"type", "version", "id", "timestamp", "cwd", "title", "titleSource",
+	"type", "version", "id", "timestamp", "cwd", "artifactRoot", "title", "titleSource",
 	"additionalDirectories", "parentSession", "previousSessionFiles", "project",
 }
 
@@ -106,6 +115,8 @@ func ParseHeader(line []byte) (Header, error) {
 			h.Timestamp = string(m.text())
 		case "cwd":
 			h.CWD = string(m.text())
+		case "artifactRoot":
+			h.ArtifactRoot = artifactRootOf(m.value)
 		case "title":
 			h.Title = string(m.text())
 		case "titleSource":
@@ -207,6 +218,24 @@ func stringsOf(value []byte) []string {
 	return out
 }
 
+// artifactRootOf reads an object of two strings; what is none of those has no meaning.
+func artifactRootOf(value []byte) (root ArtifactRoot) {
+	var m member
+	w := walker{obj: value}
+	for w.next(&m) {
+		switch string(m.name()) {
+		case "session":
+			root.Session = string(m.text())
+		case "path":
+			root.Path = string(m.text())
+		}
+	}
+	if !w.valid {
+		return ArtifactRoot{}
+	}
+	return root
+}
+
 // isPad reports whether a value is a string of spaces, the empty one included.
 func isPad(value []byte) bool {
 	if len(value) < len(`""`) || value[0] != '"' {
@@ -255,6 +284,12 @@ func (h *Header) literal(name string) []byte {
 		return text(h.Timestamp)
 	case "cwd":
 		return text(h.CWD)
+	case "artifactRoot":
+		if h.ArtifactRoot == (ArtifactRoot{}) {
+			return nil
+		}
+		out := append(ecmajson.AppendString([]byte(`{"session":`), h.ArtifactRoot.Session), `,"path":`...)
+		return append(ecmajson.AppendString(out, h.ArtifactRoot.Path), '}')
 	case "title":
 		return text(h.Title)
 	case "titleSource":

@@ -51,10 +51,11 @@ func TestParseHeader(t *testing.T) {
 		},
 		{
 			name: "every member, out of order, with CRLF and a byte order mark",
-			line: bom + `{"previousSessionFiles":["/a","/b"],"parentSession":"p","additionalDirectories":["/d",7],"titleSource":"user","title":"a\u00e9","cwd":"/c","timestamp":"t","id":"s","version":2,"type":"session"}` + "\r",
+			line: bom + `{"previousSessionFiles":["/a","/b"],"parentSession":"p","additionalDirectories":["/d",7],"artifactRoot":{"path":"..","session":"r","more":1},"titleSource":"user","title":"a\u00e9","cwd":"/c","timestamp":"t","id":"s","version":2,"type":"session"}` + "\r",
 			want: Header{
 				Version: 2, ID: "s", Timestamp: "t", CWD: "/c", Title: "aé", TitleSource: "user",
 				AdditionalDirectories: []string{"/d"}, ParentSession: "p", PreviousSessionFiles: []string{"/a", "/b"},
+				ArtifactRoot: ArtifactRoot{Session: "r", Path: ".."},
 			},
 			writable: true,
 		},
@@ -66,7 +67,7 @@ func TestParseHeader(t *testing.T) {
 		{name: "a newer version", line: `{"type":"session","id":"s","version":4}`, want: Header{Version: 4, ID: "s"}},
 		{name: "a version that is null", line: `{"type":"session","id":"s","version":null}`, want: Header{Version: 1, ID: "s"}, writable: true},
 		{name: "3.0 is 3 in JavaScript", line: `{"type":"session","id":"s","version":3.0}`, want: Header{Version: 3, ID: "s"}, writable: true},
-		{name: "members of unexpected types mean nothing", line: `{"type":"session","id":"s","cwd":7,"title":["x"],"additionalDirectories":"x","previousSessionFiles":{}}`, want: Header{Version: 1, ID: "s"}, writable: true},
+		{name: "members of unexpected types mean nothing", line: `{"type":"session","id":"s","cwd":7,"title":["x"],"additionalDirectories":"x","previousSessionFiles":{},"artifactRoot":"."}`, want: Header{Version: 1, ID: "s"}, writable: true},
 		{name: "a pad of ours", line: `{"type":"session","id":"s","pad":"  "}`, want: Header{Version: 1, ID: "s", Padded: true}, writable: true},
 		{name: "a pad of something else", line: `{"type":"session","id":"s","pad":"xx"}`, want: Header{Version: 1, ID: "s"}, writable: true},
 	}
@@ -327,6 +328,7 @@ func TestATornHeaderHasEverythingButItsTitle(t *testing.T) {
 	h := NewHeader("01a1fa9b-5c1e-7a37-8f4b-0c2d91d8a001", "/srv/app", at)
 	h.Title, h.TitleSource, h.ParentSession, h.Project = "the old one", "auto", "p", "fingerprint"
 	h.AdditionalDirectories, h.PreviousSessionFiles = []string{"/srv/shared"}, []string{"/home/u/old.jsonl"}
+	h.ArtifactRoot = ArtifactRoot{Session: "01a1fa9b-5c1e-7a37-8f4b-0c2d91d8a000", Path: "."}
 	old := h.AppendLine(nil)
 	now, err := Retitle(old, `the "new" one, longer`, "user")
 	if err != nil {
