@@ -76,6 +76,14 @@ func (s *Set) Tools() []tool.Tool {
 	return list
 }
 
+// Tool returns the tool of a name, nil if there is none.
+func (s *Set) Tool(name string) tool.Tool {
+	if m := s.find(name); m != nil {
+		return m.Tool
+	}
+	return nil
+}
+
 func (s *Set) find(name string) *member {
 	if i := slices.IndexFunc(s.tools, func(m *member) bool { return m.Name() == name }); i >= 0 {
 		return s.tools[i]
@@ -130,18 +138,24 @@ func (s *Set) Call(ctx context.Context, name string, input json.RawMessage) (res
 	return m.Call(ctx, input)
 }
 
-// compile reads the schema of a tool, which refers to nothing outside of itself: nobody
-// loads it.
 func compile(t tool.Tool) (*jsonschema.Resolved, error) {
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(t.Schema(), &schema); err != nil {
-		return nil, fmt.Errorf("reading the schema of the tool %s: %w", t.Name(), err)
-	}
-	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	resolved, err := Compile(t.Schema())
 	if err != nil {
 		return nil, fmt.Errorf("reading the schema of the tool %s: %w", t.Name(), err)
 	}
 	return resolved, nil
+}
+
+// Compile reads a schema, which refers to nothing outside of itself: nobody loads it. It is hostile.
+func Compile(raw json.RawMessage) (*jsonschema.Resolved, error) {
+	if err := wellFormed(raw); err != nil {
+		return nil, err
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		return nil, err
+	}
+	return schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 }
 
 // Check returns what is wrong with an input, in one sentence.
