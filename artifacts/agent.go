@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,6 +93,74 @@ func (d *Dir) reserve(ctx context.Context, parent AgentID, name string, p Proven
 		return AgentID{}, err
 	}
 	defer release()
+	return d.claimAgent(ctx, parent, name, p)
+}
+
+// ReserveAll is Reserve for several subagents at once: their indexes follow each other in the order of names, and nobody
+// else's come between. It goes on where a crash has cut it off: ids that were taken for p.Run, which must not be empty,
+// below parent, and that nothing was written under, are taken first, each by the name that it was made for.
+func (d *Dir) ReserveAll(ctx context.Context, parent AgentID, names []string, p Provenance) ([]AgentID, error) {
+	for _, name := range names {
+		if err := checkSegment(name); err != nil {
+			return nil, fmt.Errorf("reserving agent ids: %w", err)
+		}
+	}
+	ids, err := d.reserveAll(ctx, parent, names, p)
+	if err != nil {
+		return nil, fmt.Errorf("reserving agent ids for %s: %w", strings.Join(names, ", "), err)
+	}
+	return ids, nil
+}
+
+func (d *Dir) reserveAll(ctx context.Context, parent AgentID, names []string, p Provenance) ([]AgentID, error) {
+	release, err := d.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	left, err := d.unused(ctx, parent, p.Run)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]AgentID, 0, len(names))
+	for _, name := range names {
+		if len(left) > 0 && strings.HasSuffix(left[0].s, "-"+name) {
+			ids, left = append(ids, left[0]), left[1:]
+			continue
+		}
+		id, err := d.claimAgent(ctx, parent, name, p)
+		if err != nil {
+			return ids, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// unused are the ids below parent that were taken for a run and that there is nothing else of, by their index.
+func (d *Dir) unused(ctx context.Context, parent AgentID, run string) ([]AgentID, error) {
+	if run == "" {
+		return nil, errors.New("the run is not named")
+	}
+	s, err := d.list(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	var ids []AgentID
+	for id, files := range s.agents {
+		if files.kinds != agentHold || id.Parent() != parent {
+			continue
+		}
+		if side, from := d.provenance(agentSidecar + id.s + jsonSuffix); from == ours && side.Run == run {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b AgentID) int { return cmp.Compare(a.topIndex(), b.topIndex()) })
+	return ids, nil
+}
+
+// claimAgent takes the next id. The lock is held.
+func (d *Dir) claimAgent(ctx context.Context, parent AgentID, name string, p Provenance) (AgentID, error) {
 	count, err := d.next(ctx)
 	if err != nil {
 		return AgentID{}, err

@@ -2,6 +2,7 @@ package artifacts
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -131,6 +132,52 @@ func TestReservationsAreNeverShared(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestABatchOfReservationsGoesOnWhereItWasCutOff(t *testing.T) {
+	parent := agentID(t, "0-Up")
+	all := func(d *Dir, run string, names ...string) string {
+		t.Helper()
+		ids, err := d.ReserveAll(t.Context(), parent, names, Provenance{Run: run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(ids)
+	}
+	d, path := tempDir(t)
+	if _, err := d.Reserve(t.Context(), AgentID{}, "Up", Provenance{Run: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, run, names, want string }{
+		{"one of three was reserved", "r", "A", "[0-Up.1-A]"},
+		{"the batch goes on with it", "r", "A B C", "[0-Up.1-A 0-Up.2-B 0-Up.3-C]"},
+		{"and again", "r", "A B C", "[0-Up.1-A 0-Up.2-B 0-Up.3-C]"},
+		{"another run has ids of its own", "other", "A", "[0-Up.4-A]"},
+		{"another name has an id of its own", "r", "X", "[0-Up.5-X]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := all(d, tt.run, strings.Fields(tt.names)...); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+	t.Run("what was written under is used", func(t *testing.T) {
+		put(t, filepath.Join(path, "0-Up.1-A.jsonl"), "")
+		if got, want := all(d, "r", "B"), "[0-Up.2-B]"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if got, want := all(d, "r", "A"), "[0-Up.6-A]"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+	for _, names := range [][]string{{"A", "../B"}, {"v2"}} {
+		if _, err := d.ReserveAll(t.Context(), parent, names, Provenance{Run: "r"}); err == nil {
+			t.Errorf("%v were reserved", names)
+		}
+	}
+	if _, err := d.ReserveAll(t.Context(), parent, []string{"A"}, Provenance{}); err == nil {
+		t.Error("a batch of no run was reserved")
+	}
 }
 
 func TestAgentsOfOhMyPiAreFound(t *testing.T) {
