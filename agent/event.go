@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool"
+)
+
+// State is what an agent does.
+type State string
+
+// States of an agent.
+const (
+	Idle       State = "idle"       // it has not run yet
+	Thinking   State = "thinking"   // it waits for the model
+	Calling    State = "calling"    // tools are at work
+	Waiting    State = "waiting"    // for a person's decision
+	Compacting State = "compacting" // the context is made shorter
+	Stopped    State = "stopped"    // a run came to an end, whichever
+	Failed     State = "failed"     // a run failed
+)
+
+// Event is something that happens in a run: one of the types below, by value, and no other.
+type Event interface{ event() }
+
+type (
+	// StateChanged says what the agent does from now on.
+	StateChanged struct{ State State }
+
+	// Answering is a piece of an answer as it comes. The answer is in the log when Answered follows.
+	Answering struct{ Event model.Event }
+
+	// Answered is an answer that is in the log.
+	Answered struct {
+		Entry   string // its id
+		Message entry.AssistantMessage
+	}
+
+	// Retrying says that a request failed and is made again.
+	Retrying struct {
+		Try  int // the one that failed, from 1
+		Err  error
+		Wait time.Duration
+	}
+
+	// CallStarted says that a tool is at work for the model.
+	CallStarted struct {
+		ID, Tool  string
+		Arguments json.RawMessage
+	}
+
+	// CallFinished is a call whose result is in the log.
+	CallFinished struct {
+		ID, Tool string
+		Entry    string // of the result
+		Result   tool.Result
+		Took     time.Duration
+	}
+
+	// Heard is a message of somebody else that went into the context.
+	Heard struct {
+		Entry string
+		Text  string
+	}
+
+	// Compacted says that the context was made shorter.
+	Compacted struct{ Tokens int64 } // that it had before, as estimated
+
+	// Ended is the end of a run.
+	Ended struct{ Outcome Outcome }
+)
+
+func (StateChanged) event() {}
+func (Answering) event()    {}
+func (Answered) event()     {}
+func (Retrying) event()     {}
+func (CallStarted) event()  {}
+func (CallFinished) event() {}
+func (Heard) event()        {}
+func (Compacted) event()    {}
+func (Ended) event()        {}

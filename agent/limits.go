@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// Limits end a run. 0 is no limit.
+type Limits struct {
+	Requests int           `json:"requests,omitempty"` // to the model, those that failed included
+	Tokens   int64         `json:"tokens,omitempty"`   // of input, cached or not, and of output
+	Cost     float64       `json:"cost,omitempty"`     // US dollars; models of unknown prices cost nothing
+	Time     time.Duration `json:"time,omitempty"`     // by the wall clock, from the beginning of the run
+}
+
+// Budget is what a tree of runs may spend together. It is safe for concurrent use.
+type Budget struct {
+	Parent *Budget // everything spent here is spent there too; nil for the root
+
+	mu     sync.Mutex
+	limits Limits
+	spent  Spent
+}
+
+// Spent is what was spent of a budget.
+type Spent struct {
+	Requests int     `json:"requests"`
+	Tokens   int64   `json:"tokens"`
+	Cost     float64 `json:"cost"`
+}
+
+// NewBudget returns a budget within parent, which may be nil. The time of limits is not its business.
+func NewBudget(parent *Budget, limits Limits) *Budget {
+	return &Budget{Parent: parent, limits: limits}
+}
+
+// Spend counts a request.
+func (b *Budget) Spend(u entry.Usage) {
+	for ; b != nil; b = b.Parent {
+		b.mu.Lock()
+		b.spent.Requests++
+		b.spent.Tokens += tokensOf(u)
+		b.spent.Cost += u.Cost.Total
+		b.mu.Unlock()
+	}
+}
+
+// Spent returns what was spent.
+func (b *Budget) Spent() Spent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spent
+}
+
+// Exhausted says which limit, of this budget or one above it, is reached, "" if none is.
+func (b *Budget) Exhausted() string {
+	for whose := "its budget"; b != nil; b, whose = b.Parent, "the budget of the agents above it" {
+		b.mu.Lock()
+		l, s := b.limits, b.spent
+		b.mu.Unlock()
+		switch {
+		case l.Requests > 0 && s.Requests >= l.Requests:
+			return fmt.Sprintf("%s of %d requests is spent", whose, l.Requests)
+		case l.Tokens > 0 && s.Tokens >= l.Tokens:
+			return fmt.Sprintf("%s of %d tokens is spent: %d", whose, l.Tokens, s.Tokens)
+		case l.Cost > 0 && s.Cost >= l.Cost:
+			return fmt.Sprintf("%s of $%g is spent: $%.4f", whose, l.Cost, s.Cost)
+		}
+	}
+	return ""
+}
+
+func tokensOf(u entry.Usage) int64 {
+	return u.Input + u.Output + u.CacheRead + u.CacheWrite
+}

@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// Custom entry types of the log.
+const (
+	// StartType is the entry that a run begins with. Its data is a Start.
+	StartType = "agentrun.agent.start"
+	// EndType is the entry that it ends with. Its data is an End.
+	EndType = "agentrun.agent.end"
+	// SayType is an entry that says something to the agent of the session. Its data is a Said.
+	SayType = "agentrun.agent.say"
+)
+
+// Start is the data of the entry that a run begins with.
+type Start struct {
+	Run     string `json:"run"` // UUIDv7
+	Agent   string `json:"agent"`
+	Model   string `json:"model"` // "provider/id"
+	Limits  Limits `json:"limits,omitzero"`
+	Answers int    `json:"answers"`           // of models, in the log before this entry
+	Resumes string `json:"resumes,omitempty"` // the run that it goes on with
+	// Said are the entries before this one that say something and were not taken up.
+	Said []string `json:"said,omitempty"`
+}
+
+// End is the data of the entry that a run ends with.
+type End struct {
+	Outcome
+	DurationMS int64 `json:"durationMs"`
+}
+
+// Said is the data of an entry that says something to the agent. The agent takes it up before its next request, and
+// the message that it then becomes has the id of this entry in its member "agentrun".
+type Said struct {
+	Text string `json:"text"`
+	From string `json:"from,omitempty"` // who says it, for the log
+}
+
+// MaxSaid is the longest text that can be said to an agent, in bytes.
+const MaxSaid = 1 << 20
+
+// Say says something to the agent of a session, in whichever process it runs or will run: the text goes into its
+// context before its next request, once. It returns the id of the entry, which is on disk then. The session may be
+// driven by another process.
+func Say(ctx context.Context, s *session.Session, said Said) (string, error) {
+	switch {
+	case said.Text == "":
+		return "", errors.New("saying something to an agent: there is no text")
+	case len(said.Text) > MaxSaid:
+		return "", fmt.Errorf("saying something to an agent: the text has %d bytes, and %d are the most; put it into a file and name that", len(said.Text), MaxSaid)
+	}
+	data, err := json.Marshal(said)
+	if err != nil {
+		return "", fmt.Errorf("saying something to an agent: %w", err)
+	}
+	id, err := s.Append(ctx, entry.Custom{CustomType: SayType, Data: data})
+	if err != nil {
+		return "", fmt.Errorf("saying something to an agent: %w", err)
+	}
+	return id, nil
+}
+
+// message is a user message with a member of ours, which other programs keep.
+func message(content entry.Content, o origin) (entry.Body, error) {
+	m := entry.UserText("")
+	m.Content = content
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("writing a message: %w", err)
+	}
+	ours, err := json.Marshal(o)
+	if err != nil {
+		return nil, fmt.Errorf("writing a message: %w", err)
+	}
+	raw = append(raw[:len(raw)-1], `,"agentrun":`...) // a message has members
+	return entry.MessageBody{Message: append(append(raw, ours...), '}')}, nil
+}
+
+// origin tells where a message is from.
+type origin struct {
+	Said string `json:"said,omitempty"` // the entry that it takes up
+	Run  string `json:"run,omitempty"`  // the run whose prompt it is
+}
+
+// past is what the log says about the agent's runs until now.
+type past struct {
+	answers int // of models, those that failed or were aborted aside
+	start   *Start
+	end     *End
+	queued  []queued // said and not taken up, in their order
+}
+
+// queued is an entry that says something.
+type queued struct {
+	entry string
+	text  string
+}
+
+func (p *past) finished() bool {
+	return p.start == nil || p.end != nil && p.end.Run == p.start.Run && p.end.Status == Completed
+}
+
+func (p *past) outcome() Outcome {
+	if p.end == nil {
+		return Outcome{Status: Completed}
+	}
+	out := p.end.Outcome
+	out.Resumed = false
+	return out
+}
+
+// readPast reads the log from its end to the beginning of the last run, and further only for what was said before that
+// and not taken up.
+func readPast(ctx context.Context, s *session.Session, id string) (past, error) {
+	var p past
+	taken, open := map[string]bool{}, map[string]bool{}
+	for e, err := range s.Backward(ctx) {
+		if err != nil {
+			return p, err
+		}
+		if said := saidOf(e); said != "" {
+			taken[said] = true
+		}
+		if p.start == nil && countsAsAnswer(e) {
+			p.answers++
+		}
+		custom, ok := customOf(e)
+		if !ok {
+			continue
+		}
+		switch custom.CustomType {
+		case EndType:
+			var end End
+			if p.start == nil && p.end == nil && json.Unmarshal(custom.Data, &end) == nil {
+				p.end = &end
+			}
+		case SayType:
+			var said Said
+			if (p.start == nil || open[e.ID()]) && !taken[e.ID()] && json.Unmarshal(custom.Data, &said) == nil && said.Text != "" {
+				p.queued = append(p.queued, queued{e.ID(), said.Text})
+			}
+			delete(open, e.ID())
+		case StartType:
+			var start Start
+			if p.start != nil || json.Unmarshal(custom.Data, &start) != nil || start.Agent != id {
+				break
+			}
+			p.start = &start
+			p.answers += start.Answers
+			for _, said := range start.Said {
+				open[said] = !taken[said]
+			}
+			maps.DeleteFunc(open, func(_ string, waits bool) bool { return !waits })
+		}
+		if p.start != nil && len(open) == 0 {
+			break
+		}
+	}
+	slices.Reverse(p.queued)
+	return p, nil
+}
+
+// countsAsAnswer reports whether an entry is an answer of a model, by which a script is played. One that failed or was
+// cut short is asked for again.
+func countsAsAnswer(e entry.Entry) bool {
+	if e.Type() != entry.TypeMessage || e.Role() != entry.RoleAssistant {
+		return false
+	}
+	var m struct {
+		Message struct {
+			StopReason string `json:"stopReason"`
+		} `json:"message"`
+	}
+	if e.Decode(&m) != nil {
+		return false
+	}
+	return m.Message.StopReason != entry.StopAborted && m.Message.StopReason != entry.StopError
+}
+
+// saidOf returns the entry that a message takes up, "" if it is of another kind.
+func saidOf(e entry.Entry) string {
+	if e.Type() != entry.TypeMessage || e.Role() != entry.RoleUser {
+		return ""
+	}
+	var m struct {
+		Message struct {
+			Origin origin `json:"agentrun"`
+		} `json:"message"`
+	}
+	if e.Decode(&m) != nil {
+		return ""
+	}
+	return m.Message.Origin.Said
+}
+
+// customOf returns a custom entry of ours.
+func customOf(e entry.Entry) (entry.Custom, bool) {
+	if e.Type() != entry.TypeCustom {
+		return entry.Custom{}, false
+	}
+	body, err := e.Body()
+	if err != nil {
+		return entry.Custom{}, false
+	}
+	c, ok := body.(entry.Custom)
+	return c, ok
+}
+
+func newRunID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		id = uuid.New() // without a random source nothing works, and New panics
+	}
+	return id.String()
+}

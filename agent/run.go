@@ -1,0 +1,334 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// run is one run of an agent.
+type run struct {
+	*Options
+	agent   *Agent
+	began   time.Time
+	past    past
+	history history
+	answers int // of models in the log, those that failed or were aborted aside
+	spent   *Budget
+	queued  []queued // said, and not taken up yet
+	outcome Outcome
+
+	observing sync.Mutex // events come one after the other
+	asking    sync.Mutex // and so do questions
+	counting  sync.Mutex // guards outcome.Calls
+}
+
+// errTimeUp is why the context of a run is done when its time is over.
+var errTimeUp = errors.New("the time of the run is over")
+
+// begin writes the beginning of a run: its settings and the prompt, if there is one, in one write.
+func (r *run) begin(ctx context.Context, prompt *entry.Content) error {
+	r.spent = NewBudget(r.Budget, r.Limits)
+	r.outcome = Outcome{Run: newRunID(), Resumed: prompt == nil}
+	r.answers = r.past.answers
+	start := Start{
+		Run: r.outcome.Run, Agent: r.ID, Model: r.Model.Info().Name(), Limits: r.Limits, Answers: r.answers,
+	}
+	if prompt == nil && r.past.start != nil {
+		start.Resumes = r.past.start.Run
+	}
+	for _, q := range r.past.queued {
+		start.Said = append(start.Said, q.entry)
+	}
+	r.queued = r.past.queued // behind results that are missing, which are appended first
+	data, err := json.Marshal(start)
+	if err != nil {
+		return fmt.Errorf("beginning a run: %w", err)
+	}
+	bodies := []entry.Body{entry.Custom{CustomType: StartType, Data: data}}
+	if r.past.start == nil {
+		bodies = append(bodies, r.settings(prompt)...)
+	}
+	bodies = append(bodies, entry.ModelChange{Model: r.Model.Info().Name()})
+	if r.Thinking != "" {
+		bodies = append(bodies, entry.ThinkingLevelChange{ThinkingLevel: &r.Thinking})
+	}
+	if prompt != nil {
+		body, err := message(*prompt, origin{Run: start.Run})
+		if err != nil {
+			return fmt.Errorf("beginning a run: %w", err)
+		}
+		bodies = append(bodies, body)
+	}
+	if _, err := r.Session.AppendAll(ctx, bodies...); err != nil {
+		return fmt.Errorf("beginning a run: %w", err)
+	}
+	return nil
+}
+
+// settings is what the first run of a session was set up with.
+func (r *run) settings(prompt *entry.Content) []entry.Body {
+	init := entry.SessionInit{SystemPrompt: r.System, Agent: r.ID, ResolvedModel: r.Model.Info().Name()}
+	if prompt != nil {
+		init.Task = prompt.Text()
+	}
+	for _, t := range r.Tools.Tools() {
+		init.Tools = append(init.Tools, t.Name())
+	}
+	if r.Answer != nil {
+		init.OutputSchema = r.Answer.Schema
+	}
+	return []entry.Body{init}
+}
+
+// work runs, and writes the end.
+func (r *run) work(ctx context.Context) (Outcome, error) {
+	inner := ctx
+	if r.Limits.Time > 0 {
+		var cancel context.CancelFunc
+		inner, cancel = context.WithTimeoutCause(ctx, r.Limits.Time, errTimeUp)
+		defer cancel()
+	}
+	r.history = history{session: r.Session, heard: r.hear}
+	err := r.loop(inner)
+	if end := (*ending)(nil); errors.As(err, &end) {
+		r.outcome.Status, r.outcome.Reason, err = end.status, end.reason, nil
+	} else if err != nil {
+		r.outcome.Status, r.outcome.Reason = FailedRun, err.Error()
+	}
+	r.outcome.Spent = r.spent.Spent()
+	r.outcome.Took = r.Now().Sub(r.began)
+	data, jerr := json.Marshal(End{r.outcome, r.outcome.Took.Milliseconds()})
+	if jerr == nil {
+		_, jerr = r.Session.Append(context.WithoutCancel(ctx), entry.Custom{CustomType: EndType, Data: data})
+	}
+	if jerr != nil {
+		err = errors.Join(err, fmt.Errorf("recording the end of the run: %w", jerr))
+	}
+	state := Stopped
+	if r.outcome.Status == FailedRun {
+		state = Failed
+	}
+	r.enter(state)
+	r.observe(Ended{r.outcome})
+	return r.outcome, err
+}
+
+// ending is how a loop ends that is no failure of agentrun.
+type ending struct {
+	status Status
+	reason string
+}
+
+func (e *ending) Error() string { return fmt.Sprintf("%s: %s", e.status, e.reason) }
+
+// interrupted is the ending that a done context stands for.
+func interrupted(ctx context.Context) *ending {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errTimeUp) {
+		return &ending{TimeoutEnd, errTimeUp.Error()}
+	}
+	if cause == nil || errors.Is(cause, context.Canceled) {
+		return &ending{Cancelled, "the run was cancelled"}
+	}
+	return &ending{Cancelled, "the run was cancelled: " + cause.Error()}
+}
+
+// loop asks and calls until there is an ending.
+func (r *run) loop(ctx context.Context) error {
+	resumed, err := r.history.load(ctx)
+	if err == nil {
+		err = r.answerOpenCalls(ctx, resumed)
+	}
+	if err != nil {
+		return r.or(ctx, err)
+	}
+	if len(r.queued) == 0 && r.outcome.Resumed && r.done() {
+		return &ending{Completed, ""}
+	}
+	if answer, ok := r.lastWord(); ok {
+		if going, err := r.next(ctx, answer); err != nil || !going {
+			return r.or(ctx, cmp.Or(err, error(&ending{Completed, ""})))
+		}
+	}
+	for {
+		if ctx.Err() != nil {
+			return interrupted(ctx)
+		}
+		if reason := r.spent.Exhausted(); reason != "" {
+			return &ending{BudgetEnd, reason}
+		}
+		if err := r.takeUp(ctx); err != nil {
+			return r.or(ctx, err)
+		}
+		if err := r.shorten(ctx, false); err != nil {
+			return r.or(ctx, err)
+		}
+		answer, err := r.ask(ctx)
+		if err != nil {
+			return r.or(ctx, err)
+		}
+		calls := answer.Content.ToolCalls()
+		if len(calls) > 0 {
+			err := r.call(ctx, calls)
+			if err == nil {
+				err = r.history.extend(ctx)
+			}
+			if err != nil {
+				return r.or(ctx, err)
+			}
+			if r.done() {
+				return &ending{Completed, ""}
+			}
+			continue
+		}
+		going, err := r.next(ctx, answer)
+		if err != nil {
+			return r.or(ctx, err)
+		}
+		if !going {
+			return &ending{Completed, ""}
+		}
+	}
+}
+
+func (r *run) done() bool { return r.Done != nil && r.Done(r.history.messages) }
+
+// lastWord is the answer of a run that was cut off behind its last answer.
+func (r *run) lastWord() (entry.AssistantMessage, bool) {
+	if n := len(r.history.messages); r.outcome.Resumed && n > 0 {
+		if answer, ok := r.history.messages[n-1].(entry.AssistantMessage); ok && len(answer.Content.ToolCalls()) == 0 {
+			r.outcome.Text, r.outcome.Entry = answer.Content.Text(), r.history.lastAnswer
+			return answer, true
+		}
+	}
+	return entry.AssistantMessage{}, false
+}
+
+// or returns the ending that a done context stands for in the place of the error that it caused.
+func (r *run) or(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return interrupted(ctx)
+	}
+	return err
+}
+
+// next decides whether the run goes on behind an answer without calls.
+func (r *run) next(ctx context.Context, answer entry.AssistantMessage) (going bool, err error) {
+	if err := r.history.extend(ctx); err != nil {
+		return false, err
+	}
+	if len(r.queued) > 0 {
+		return true, nil
+	}
+	if r.Next == nil {
+		return false, nil
+	}
+	say, err := r.Next(ctx, answer)
+	if err != nil || say == "" {
+		return false, err
+	}
+	body, err := message(entry.PlainText(say), origin{Run: r.outcome.Run})
+	if err != nil {
+		return false, err
+	}
+	_, err = r.Session.Append(ctx, body)
+	return true, err
+}
+
+// hear notes what others have said to the agent.
+func (r *run) hear(entries []entry.Entry) {
+	for _, e := range entries {
+		custom, ok := customOf(e)
+		if !ok || custom.CustomType != SayType {
+			continue
+		}
+		var said Said
+		if json.Unmarshal(custom.Data, &said) == nil && said.Text != "" {
+			r.queued = append(r.queued, queued{e.ID(), said.Text})
+		}
+	}
+}
+
+// takeUp appends what was said and what comes from elsewhere, and reads everything that is new.
+func (r *run) takeUp(ctx context.Context) error {
+	if err := r.history.extend(ctx); err != nil {
+		return err
+	}
+	var bodies []entry.Body
+	for _, q := range r.queued {
+		body, err := message(entry.PlainText(q.text), origin{Said: q.entry})
+		if err != nil {
+			return err
+		}
+		bodies = append(bodies, body)
+	}
+	if r.Inbox != nil {
+		more, err := r.Inbox(ctx)
+		if err != nil {
+			return err
+		}
+		bodies = append(bodies, more...)
+	}
+	if len(bodies) == 0 {
+		return nil
+	}
+	ids, err := r.Session.AppendAll(ctx, bodies...)
+	if err != nil {
+		return fmt.Errorf("taking up what was said: %w", err)
+	}
+	for i, q := range r.queued {
+		r.observe(Heard{ids[i], q.text})
+	}
+	r.queued = nil
+	return r.history.extend(ctx)
+}
+
+// shorten lets the context be made shorter.
+func (r *run) shorten(ctx context.Context, overflow bool) error {
+	if r.Compact == nil {
+		return nil
+	}
+	before := r.agent.enter(Compacting)
+	tokens := r.history.tokens()
+	done, err := r.Compact(ctx, tokens, overflow)
+	if err != nil {
+		return fmt.Errorf("compacting: %w", err)
+	}
+	r.agent.enter(before)
+	if !done {
+		return nil
+	}
+	r.observe(StateChanged{Compacting})
+	r.observe(Compacted{tokens})
+	return r.history.extend(ctx)
+}
+
+// enter changes the state, and tells it.
+func (r *run) enter(s State) {
+	if r.agent.enter(s) != s {
+		r.observe(StateChanged{s})
+	}
+}
+
+func (a *Agent) enter(s State) (before State) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before, a.state = a.state, s
+	return before
+}
+
+func (r *run) observe(e Event) {
+	if r.Observe == nil {
+		return
+	}
+	r.observing.Lock()
+	defer r.observing.Unlock()
+	r.Observe(e)
+}
