@@ -1,0 +1,195 @@
+package task
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/agentrun/agentrun/model"
+)
+
+// Type is a kind of subagent: a system prompt, and what goes with it.
+//
+// It is written as a Markdown file with front matter, as other programs write theirs:
+//
+//	---
+//	name: reviewer
+//	description: Reads a change and says what is wrong with it.
+//	tools: read, grep, find
+//	model: anthropic:claude-haiku-4-5
+//	---
+//	You review changes...
+//
+// Members of the front matter that are not named here are passed over: other programs have more of them.
+type Type struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tools       []string `json:"tools,omitempty"`    // those it may use; nil is all that its parent has
+	Model       string   `json:"model,omitempty"`    // "provider:id"; "" or "inherit" is its parent's
+	Thinking    string   `json:"thinking,omitempty"` // one of model.ThinkingLevels; "" is its parent's
+	ReadOnly    bool     `json:"readOnly,omitempty"` // it changes nothing: tools that may are not given to it
+	Spawns      []string `json:"spawns,omitempty"`   // types of subagents that it may start; nil is all, empty none
+	System      string   `json:"-"`
+	Source      string   `json:"source"` // the file that it is from; "built in"
+}
+
+// MaxType is the largest file of a type, in bytes.
+const MaxType = 1 << 20
+
+// words reads both "a, b" and a list.
+type words []string
+
+func (w *words) UnmarshalYAML(data []byte) error {
+	var list []string
+	if err := yaml.Unmarshal(data, &list); err == nil {
+		*w = list
+		return nil
+	}
+	var text string
+	if err := yaml.Unmarshal(data, &text); err != nil {
+		return errors.New("give names with commas, or a list")
+	}
+	*w = words{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			*w = append(*w, part)
+		}
+	}
+	return nil
+}
+
+// ParseType reads a type from a file's text; its name is that of the file unless the front matter says otherwise.
+func ParseType(source string, data []byte) (t Type, err error) {
+	defer func() {
+		if p := recover(); p != nil { // a front matter is hostile, and YAML is large
+			err = fmt.Errorf("reading %s: its front matter cannot be read", source)
+		}
+	}()
+	t = Type{Source: source, Name: strings.TrimSuffix(filepath.Base(source), ".md")}
+	if len(data) > MaxType {
+		return t, fmt.Errorf("reading %s: it has %d bytes, and a type has %d at most", source, len(data), MaxType)
+	}
+	data = bytes.ReplaceAll(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
+	head, body, ok := frontMatter(data)
+	if !ok {
+		return t, fmt.Errorf("reading %s: it does not begin with front matter: --- on a line, name: and description:, --- on a line", source)
+	}
+	var front struct {
+		Name        string `yaml:"name"`
+		Description string `yaml:"description"`
+		Tools       *words `yaml:"tools"`
+		Model       string `yaml:"model"`
+		Thinking    string `yaml:"thinking"`
+		ReadOnly    bool   `yaml:"readOnly"`
+		Spawns      *words `yaml:"spawns"`
+	}
+	if err := yaml.Unmarshal(head, &front); err != nil {
+		return t, fmt.Errorf("reading %s: its front matter cannot be read: %s", source, firstLine(err.Error()))
+	}
+	if front.Name != "" {
+		t.Name = front.Name
+	}
+	t.Description, t.Model, t.Thinking, t.ReadOnly = strings.TrimSpace(front.Description), front.Model, front.Thinking, front.ReadOnly
+	if t.Model == "inherit" {
+		t.Model = ""
+	}
+	if front.Tools != nil && !slices.Contains(*front.Tools, "*") {
+		t.Tools = *front.Tools
+	}
+	if front.Spawns != nil && !slices.Contains(*front.Spawns, "*") {
+		t.Spawns = *front.Spawns
+	}
+	t.System = strings.TrimSpace(string(body))
+	switch {
+	case !validName(t.Name):
+		return t, fmt.Errorf("reading %s: %.60q is no name of a type: letters, digits, _ and - only", source, t.Name)
+	case t.Description == "":
+		return t, fmt.Errorf("reading %s: it has no description, by which a model chooses it", source)
+	case t.Thinking != "" && !slices.Contains(model.ThinkingLevels(), t.Thinking):
+		return t, fmt.Errorf("reading %s: %.40q is no level of thinking: %s", source, t.Thinking, strings.Join(model.ThinkingLevels(), ", "))
+	}
+	return t, nil
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// frontMatter splits a file.
+func frontMatter(data []byte) (head, body []byte, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte("---\n"))
+	if !ok {
+		return nil, nil, false
+	}
+	if body, ok := bytes.CutPrefix(rest, []byte("---\n")); ok {
+		return nil, body, true
+	}
+	if head, body, ok = bytes.Cut(rest, []byte("\n---\n")); ok {
+		return head, body, true
+	}
+	head, ok = bytes.CutSuffix(bytes.TrimRight(rest, "\n"), []byte("\n---"))
+	return head, nil, ok
+}
+
+func validName(name string) bool {
+	return name != "" && len(name) <= 64 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+}
+
+//go:embed types/*.md
+var builtin embed.FS
+
+// Types returns the types in some directories, those of the first one counting where two have a name, and the built-in
+// ones: task, scout and reviewer. Files that cannot be read are left out, and told in problems. A directory that is not there
+// has none.
+func Types(dirs ...string) (types []Type, problems []error) {
+	known := map[string]bool{}
+	add := func(source string, data []byte, err error) {
+		var t Type
+		if err == nil {
+			t, err = ParseType(source, data)
+		}
+		switch {
+		case err != nil:
+			problems = append(problems, err)
+		case !known[t.Name]:
+			known[t.Name] = true
+			types = append(types, t)
+		}
+	}
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.md"))
+		if err != nil {
+			problems = append(problems, fmt.Errorf("looking for types of agents in %s: %w", dir, err))
+		}
+		for _, file := range files {
+			info, err := os.Stat(file)
+			if err == nil && (!info.Mode().IsRegular() || info.Size() > MaxType) {
+				err = fmt.Errorf("reading %s: it is no file of at most %d bytes", file, MaxType)
+			}
+			var data []byte
+			if err == nil {
+				data, err = os.ReadFile(file)
+			}
+			add(file, data, err)
+		}
+	}
+	files, _ := fs.Glob(builtin, "types/*.md") // the pattern is right
+	for _, file := range files {
+		data, err := builtin.ReadFile(file)
+		add(file, data, err)
+		if n := len(types); n > 0 && types[n-1].Source == file {
+			types[n-1].Source, types[n-1].Name = "built in", strings.TrimSuffix(path.Base(file), ".md")
+		}
+	}
+	return types, problems
+}

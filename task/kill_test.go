@@ -1,0 +1,244 @@
+package task_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/model/script"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/task"
+	"github.com/agentrun/agentrun/tool"
+	"github.com/agentrun/agentrun/tool/toolset"
+)
+
+// A process of its own works a tree, and kills itself behind its nth change of a file.
+const (
+	killAt   = "AGENTRUN_TEST_KILL_AT" // 0 is never
+	killHome = "AGENTRUN_TEST_KILL_HOME"
+	killTool = "AGENTRUN_TEST_KILL_TOOL" // the tool that is not idempotent; "" for none
+)
+
+// deadly kills this process behind its nth change of a file.
+type deadly struct {
+	durable.FS
+	left *atomic.Int64
+}
+
+type deadlyFile struct {
+	durable.File
+	left *atomic.Int64
+}
+
+func die(left *atomic.Int64) {
+	if left.Add(-1) == 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // the signal is on its way
+	}
+}
+
+func (d deadly) OpenFile(name string, flag int, perm os.FileMode) (durable.File, error) {
+	f, err := d.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return deadlyFile{f, d.left}, nil
+}
+
+func (d deadly) Rename(from, to string) error {
+	defer die(d.left)
+	return d.FS.Rename(from, to)
+}
+
+func (d deadly) Link(from, to string) error {
+	defer die(d.left)
+	return d.FS.Link(from, to)
+}
+
+func (f deadlyFile) Write(p []byte) (int, error) {
+	defer die(f.left)
+	return f.File.Write(p)
+}
+
+// theTree is a root with two children, one of which has a child of its own.
+var theTree = []string{
+	`{"agent":"main","say":[{"text":"I ask."},{"call":"echo","args":{"text":"first"}},{"call":"task","args":{"tasks":[{"name":"A","task":"a"},{"name":"B","task":"b","schema":{"type":"object","required":["n"]}}]}}]}`,
+	`{"agent":"main","say":[{"call":"echo","args":{"text":"last"}}]}`,
+	`{"agent":"main","say":[{"text":"Done."}]}`,
+	`{"agent":"0-A","say":[{"call":"task","args":{"tasks":[{"name":"C","agent":"task","task":"c"}]}}]}`,
+	`{"agent":"0-A","say":[{"text":"A is done."}]}`,
+	`{"agent":"0-A.2-C","say":[{"call":"echo","args":{"text":"c"}}]}`,
+	`{"agent":"0-A.2-C","say":[{"text":"C is done."}]}`,
+	`{"agent":"1-B","say":[{"call":"echo","args":{"text":"b"}}]}`,
+	`{"agent":"1-B","say":[{"call":"yield","args":{"data":{"n":1}}}]}`,
+}
+
+// once is echo, and not idempotent.
+type once struct{ echo }
+
+func (once) Idempotent() bool { return false }
+
+func tools(notIdempotent bool) []tool.Tool {
+	if notIdempotent {
+		return []tool.Tool{once{}}
+	}
+	return []tool.Tool{echo{}}
+}
+
+// live begins the run in a home, or resumes it. There is one session.
+func live(ctx context.Context, home string, fsys durable.FS, notIdempotent bool) (*tree, agent.Outcome, error) {
+	m, err := session.OpenManager(home, session.Options{Durability: session.Flush, FS: fsys})
+	if err != nil {
+		return nil, agent.Outcome{}, err
+	}
+	r := &tree{Manager: m}
+	list, err := m.List(ctx, "")
+	if err != nil {
+		return nil, agent.Outcome{}, err
+	}
+	if len(list.Sessions) == 0 {
+		r.session, err = m.Create(ctx, filepath.Dir(home), session.CreateOptions{})
+	} else {
+		r.session, err = m.Open(ctx, list.Sessions[0].Path)
+	}
+	if err != nil {
+		return nil, agent.Outcome{}, err
+	}
+	if r.model, err = script.New("tree.jsonl", strings.NewReader(strings.Join(theTree, "\n"))); err != nil {
+		return nil, agent.Outcome{}, err
+	}
+	r.dir = artifacts.Open(r.session.ArtifactsDir(), artifacts.Options{LoggedMax: r.session.MaxArtifactID, FS: fsys})
+	types, _ := task.Types()
+	tr, err := task.New(task.Options{
+		Manager: m, Root: r.session, Artifacts: r.dir, Types: types, Default: r.model, Retries: fast, Concurrency: 1,
+		Tools: func(context.Context, task.Subagent) ([]tool.Tool, func(), error) {
+			return tools(notIdempotent), func() {}, nil
+		},
+	})
+	if err != nil {
+		return nil, agent.Outcome{}, err
+	}
+	set, err := toolset.New(append(tools(notIdempotent), tr.Tool(tr.Root(nil)))...)
+	if err != nil {
+		return nil, agent.Outcome{}, err
+	}
+	a, err := agent.New(agent.Options{Session: r.session, Model: r.model, Tools: set, Retries: fast, Artifacts: r.dir})
+	if err != nil {
+		return nil, agent.Outcome{}, err
+	}
+	var out agent.Outcome
+	if r.session.Exists() {
+		out, err = a.Resume(ctx)
+	} else {
+		out, err = a.Run(ctx, entry.PlainText("go"))
+	}
+	return r, out, err
+}
+
+// mortal is the process that dies. It returns 0 if it came to the end.
+func mortal() int {
+	n, err := strconv.ParseInt(os.Getenv(killAt), 10, 64)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	left := new(atomic.Int64)
+	left.Store(n)
+	_, out, err := live(context.Background(), os.Getenv(killHome), deadly{durable.OS, left}, os.Getenv(killTool) != "")
+	if err != nil || out.Status != agent.Completed {
+		fmt.Fprintln(os.Stderr, out, err)
+		return 1
+	}
+	return 0
+}
+
+// lifeUpTo lets a process live in a home until its nth change of a file, and reports whether it came to the end.
+func lifeUpTo(t *testing.T, home string, n int, notIdempotent bool) (ended bool) {
+	t.Helper()
+	child := exec.Command(must(os.Executable()))
+	child.Env = append(os.Environ(), killAt+"="+strconv.Itoa(n), killHome+"="+home)
+	if notIdempotent {
+		child.Env = append(child.Env, killTool+"=yes")
+	}
+	said, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL:
+		return false
+	}
+	t.Fatalf("killed at change %d: %v\n%s", n, err, said)
+	return false
+}
+
+// again lives on in a home, in this process.
+func again(t *testing.T, home string, notIdempotent bool) *tree {
+	t.Helper()
+	r, out, err := live(t.Context(), home, nil, notIdempotent)
+	if err != nil || out.Status != agent.Completed {
+		t.Fatalf("resumed: %+v, %v", out, err)
+	}
+	t.Cleanup(func() { r.session.Close() })
+	return r
+}
+
+func TestATreeThatIsKilledAtAnyChangeComesToTheSameEnd(t *testing.T) {
+	want := again(t, filepath.Join(t.TempDir(), "home"), false).state(t)
+	kills := 0
+	for n := 1; ; n++ {
+		home := filepath.Join(t.TempDir(), "home")
+		if lifeUpTo(t, home, n, false) {
+			break
+		}
+		kills++
+		r := again(t, home, false)
+		if got := r.state(t); !slices.Equal(got, want) {
+			t.Fatalf("killed at change %d, the end is\n  %s\nand not\n  %s", n, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+	t.Logf("killed at %d changes", kills)
+	if kills < 30 {
+		t.Errorf("only %d changes were made: is each counted?", kills)
+	}
+}
+
+func TestATreeWithCallsThatCannotBeRepeatedTellsOfEachOnce(t *testing.T) {
+	for n := 1; ; n++ {
+		home := filepath.Join(t.TempDir(), "home")
+		if lifeUpTo(t, home, n, true) {
+			break
+		}
+		r := again(t, home, true)
+		interrupted := 0
+		for _, path := range append(must(filepath.Glob(filepath.Join(r.session.ArtifactsDir(), "*.jsonl"))), r.session.Path()) {
+			s := must(r.View(t.Context(), path))
+			c := must(s.Context(t.Context()))
+			for _, repair := range c.Repairs {
+				t.Errorf("killed at change %d, %s needs a repair: %s", n, path, repair.What())
+			}
+			for _, cm := range c.Messages {
+				if m, ok := must(cm.Message()).(entry.ToolResultMessage); ok && strings.Contains(m.Content.Text(), entry.InterruptedResult) {
+					interrupted++
+				}
+			}
+			s.Close()
+		}
+		if interrupted > 1 {
+			t.Errorf("killed at change %d, %d calls are told to be interrupted, and one was at work", n, interrupted)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+// Package task runs subagents: agents that another agent gives a piece of its work to.
+//
+// A [Tree] is the subagents of one run, at any depth. It hands out the task tool ([Tree.Tool]), decides who works when,
+// and keeps what comes of it.
+//
+// # Promises
+//
+//   - An id is <index>-<name>, below its parent's with a dot between; the index counts over the whole tree and is never
+//     used again. A call's ids are taken in the order of its items before any of them starts, and the call's entry in the
+//     parent's log ([SpawnType]) says so before that too.
+//   - Each subagent has a session of its own, <id>.jsonl among the artifacts of the root, and the root's artifacts:
+//     artifact://3 means the same to all of the tree.
+//   - A result is written once, whole, as <id>.md and, if it has a schema, <id>.json, before the parent is told. The
+//     parent gets the beginning of it, its exact size, and agent://<id>. A status is what happened: see [Status].
+//   - After kill -9 the call that started subagents, made again, goes on with the same ones: those that have a result give
+//     that, others resume their own sessions. No id is taken twice, and no result is written twice.
+//   - At most [Options].Concurrency subagents work at once; others wait in the order in which they came. Who waits for its
+//     own subagents lends its slot, so that depth cannot lock the tree.
+//   - What a subagent spends counts for each agent above it. Its permissions are those of its parent at most.
+//   - When the call is cancelled, so is everything below it.
+//
+// A Tree is safe for concurrent use.
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/permission"
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool"
+)
+
+// Bounds of a tree.
+const (
+	DefaultConcurrency = 4
+	DefaultDepth       = 2
+	MaxItems           = 64 // of one call
+)
+
+// Options say what a tree works with.
+type Options struct {
+	Manager   *session.Manager
+	Root      *session.Session // the session of the run
+	Artifacts *artifacts.Dir   // of Root
+
+	Types []Type
+
+	// Model opens the model of a type, "provider:id".
+	Model func(name string) (model.Model, error)
+	// Default is the model of those who name none.
+	Default model.Model
+
+	// Tools makes the tools of a subagent, without task and yield, which are added. They are closed by release.
+	Tools func(ctx context.Context, of Subagent) (tools []tool.Tool, release func(), err error)
+
+	Concurrency int // subagents at work at once; 0 is DefaultConcurrency
+	Depth       int // levels below the root; 0 is DefaultDepth, less than 0 none
+
+	Limits agent.Limits // of each subagent, unless its call has narrower ones
+
+	Rules   []*permission.Rules
+	Ask     func(ctx context.Context, q agent.Question) (bool, error)
+	Retries agent.Retries
+
+	// Observe is told what happens to subagents, from their goroutines, one at a time for each.
+	Observe func(id string, e agent.Event)
+}
+
+// Subagent is one agent of a tree, as those who make its tools know it.
+type Subagent struct {
+	ID      artifacts.AgentID
+	Type    Type
+	Session *session.Session
+}
+
+// Tree is the subagents of one run.
+type Tree struct {
+	o     Options
+	slots *slots
+}
+
+// New returns a tree without subagents.
+func New(o Options) (*Tree, error) {
+	if o.Manager == nil || o.Root == nil || o.Artifacts == nil || o.Default == nil || o.Tools == nil {
+		return nil, errors.New("making a tree of agents: it needs a manager, a root, artifacts, a model and tools")
+	}
+	if o.Concurrency <= 0 {
+		o.Concurrency = DefaultConcurrency
+	}
+	if o.Depth == 0 {
+		o.Depth = DefaultDepth
+	}
+	return &Tree{o: o, slots: &slots{free: o.Concurrency}}, nil
+}
+
+// Parent is an agent that starts subagents.
+type Parent struct {
+	ID      artifacts.AgentID // zero for the root
+	Session *session.Session
+	Budget  *agent.Budget // of the parent; nil is none
+	Model   model.Model   // what subagents have that name none
+	Spawns  []string      // the types that it may start; nil is all
+
+	depth int
+	slot  *slot
+}
+
+// Root is the parent that the run's own agent is.
+func (t *Tree) Root(budget *agent.Budget) Parent {
+	return Parent{Session: t.o.Root, Budget: budget, Model: t.o.Default, slot: &slot{}}
+}
+
+// find returns a type that a parent may start.
+func (t *Tree) find(p *Parent, name string) (Type, error) {
+	if name == "" {
+		name = "task"
+	}
+	var names []string
+	for _, typ := range t.o.Types {
+		if p.Spawns != nil && !slices.Contains(p.Spawns, typ.Name) {
+			continue
+		}
+		if typ.Name == name {
+			return typ, nil
+		}
+		names = append(names, typ.Name)
+	}
+	return Type{}, fmt.Errorf("there is no agent %.60q here; there are %s", name, strings.Join(names, ", "))
+}
+
+// toolsOf are the tools of a subagent.
+func (t *Tree) toolsOf(ctx context.Context, p Parent, of Subagent) (tools []tool.Tool, release func(), err error) {
+	all, release, err := t.o.Tools(ctx, of)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the tools of %s: %w", of.ID, err)
+	}
+	for _, tl := range all {
+		if of.Type.Tools != nil && !slices.Contains(of.Type.Tools, tl.Name()) {
+			continue
+		}
+		if of.Type.ReadOnly && !readOnly[tl.Name()] {
+			continue
+		}
+		tools = append(tools, tl)
+	}
+	mayTask := of.Type.Tools == nil || slices.Contains(of.Type.Tools, "task")
+	if mayTask && (of.Type.Spawns == nil || len(of.Type.Spawns) > 0) && p.depth < t.o.Depth {
+		tools = append(tools, t.Tool(p))
+	}
+	return tools, release, nil
+}
+
+// readOnly are the tools that change nothing.
+var readOnly = map[string]bool{"read": true, "grep": true, "find": true}
+
+// prompt is what a subagent is told first.
+func prompt(shared, task string) entry.Content {
+	if shared != "" {
+		task = "<context>\n" + shared + "\n</context>\n\n" + task
+	}
+	return entry.PlainText(task)
+}

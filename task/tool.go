@@ -1,0 +1,244 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/google/uuid"
+
+	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/tool"
+	"github.com/agentrun/agentrun/tool/toolset"
+)
+
+// Tool is the tool by which an agent starts subagents.
+func (t *Tree) Tool(p Parent) tool.Tool { return taskTool{t, &p} }
+
+type taskTool struct {
+	tree   *Tree
+	parent *Parent
+}
+
+// Name implements [tool.Tool], here and below.
+func (taskTool) Name() string { return "task" }
+
+func (t taskTool) Description() string {
+	var b strings.Builder
+	b.WriteString("Gives pieces of work to subagents, which work side by side, and returns what each reports. " +
+		"A subagent knows nothing of this conversation: say in its task, or in context for all, what it needs. " +
+		"The whole report of each is agent://<id>, a part of one with a schema agent://<id>/path/to/it. Agents:")
+	for _, typ := range t.tree.o.Types {
+		if t.parent.Spawns == nil || slices.Contains(t.parent.Spawns, typ.Name) {
+			fmt.Fprintf(&b, "\n- %s: %s", typ.Name, typ.Description)
+		}
+	}
+	return b.String()
+}
+
+func (taskTool) Schema() json.RawMessage {
+	return json.RawMessage(`{
+  "type": "object",
+  "properties": {
+    "context": {"type": "string", "description": "What all of them need to know."},
+    "tasks": {
+      "type": "array", "minItems": 1, "maxItems": 64,
+      "items": {
+        "type": "object",
+        "properties": {
+          "name": {"type": "string", "minLength": 1, "maxLength": 64, "description": "A short name, such as Review: letters, digits, _ and -."},
+          "agent": {"type": "string", "description": "The kind of agent; task if none is given."},
+          "task": {"type": "string", "minLength": 1, "description": "What to do, and what to report."},
+          "effort": {"type": "string", "enum": ["off", "minimal", "low", "medium", "high", "xhigh"], "description": "How much it thinks."},
+          "schema": {"type": "object", "description": "JSON Schema of the report, if it is to be JSON."},
+          "limits": {
+            "type": "object",
+            "properties": {
+              "requests": {"type": "integer", "minimum": 1}, "tokens": {"type": "integer", "minimum": 1},
+              "cost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars"}, "seconds": {"type": "number", "exclusiveMinimum": 0}
+            },
+            "additionalProperties": false
+          }
+        },
+        "required": ["task"],
+        "additionalProperties": false
+      }
+    }
+  },
+  "required": ["tasks"],
+  "additionalProperties": false
+}`)
+}
+
+// Idempotent is true: a call that is made again goes on with the subagents that it has.
+func (taskTool) Idempotent() bool { return true }
+
+// ParallelSafe is true: subagents of several calls work side by side as those of one do.
+func (taskTool) ParallelSafe() bool { return true }
+
+type input struct {
+	Context string `json:"context"`
+	Tasks   []item `json:"tasks"`
+}
+
+type item struct {
+	Name   string          `json:"name"`
+	Agent  string          `json:"agent"`
+	Task   string          `json:"task"`
+	Effort string          `json:"effort"`
+	Schema json.RawMessage `json:"schema"`
+	Limits struct {
+		Requests int     `json:"requests"`
+		Tokens   int64   `json:"tokens"`
+		Cost     float64 `json:"cost"`
+		Seconds  float64 `json:"seconds"`
+	} `json:"limits"`
+}
+
+// job is a checked item.
+type job struct {
+	item
+	id     artifacts.AgentID
+	typ    Type
+	model  model.Model
+	schema *jsonschema.Resolved
+	end    *End // of one that came to its end before a crash
+}
+
+// Call starts subagents, or goes on with those of the call, and waits for their ends.
+func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error) {
+	var in input
+	if err := tool.Decode(raw, &in); err != nil {
+		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
+	}
+	jobs, err := t.check(in)
+	if err != nil {
+		return tool.Refuse(err), nil
+	}
+	if err := t.reserve(ctx, jobs); err != nil {
+		return tool.Result{}, err
+	}
+	t.parent.slot.lend()
+	defer t.parent.slot.reclaim()
+	reports := make([]report, len(jobs))
+	errs := make([]error, len(jobs))
+	var group sync.WaitGroup
+	for i, j := range jobs {
+		var at *place
+		if j.end == nil {
+			at = t.tree.slots.queue()
+		}
+		group.Go(func() { reports[i], errs[i] = t.tree.finish(ctx, t.parent, j, at, in.Context) })
+	}
+	group.Wait()
+	return answer(reports), errors.Join(errs...)
+}
+
+// check refuses a call as a whole: nothing starts unless all can.
+func (t taskTool) check(in input) ([]*job, error) {
+	if t.parent.depth >= t.tree.o.Depth {
+		return nil, fmt.Errorf("no subagent can be started here: there are %d levels of agents at most", t.tree.o.Depth)
+	}
+	if len(in.Tasks) == 0 || len(in.Tasks) > MaxItems {
+		return nil, fmt.Errorf("give 1 to %d tasks, not %d", MaxItems, len(in.Tasks))
+	}
+	var jobs []*job
+	for i, it := range in.Tasks {
+		j := &job{item: it}
+		if err := t.checkItem(j); err != nil {
+			return nil, fmt.Errorf("task %d (%.60s) cannot be started, and so none was: %w", i+1, j.Name, err)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+func (t taskTool) checkItem(j *job) (err error) {
+	if j.typ, err = t.tree.find(t.parent, j.Agent); err != nil {
+		return err
+	}
+	if j.Name == "" {
+		j.Name = strings.ToUpper(j.typ.Name[:1]) + j.typ.Name[1:]
+	}
+	if _, err := artifacts.ParseAgentID(j.Name); err != nil || strings.Contains(j.Name, ".") {
+		return errors.New("its name cannot be part of an id: give letters, digits, _ and -, and no v with a number, which is a version")
+	}
+	if strings.TrimSpace(j.Task) == "" {
+		return errors.New("it says nothing to do")
+	}
+	if j.model = t.parent.Model; j.typ.Model != "" {
+		if t.tree.o.Model == nil {
+			return fmt.Errorf("its agent wants the model %s, and there is no other here than %s", j.typ.Model, t.parent.Model.Info().Name())
+		}
+		if j.model, err = t.tree.o.Model(j.typ.Model); err != nil {
+			return err
+		}
+	}
+	if j.Schema != nil {
+		if j.schema, err = toolset.Compile(j.Schema); err != nil {
+			return fmt.Errorf("its schema: %w", err)
+		}
+	}
+	return nil
+}
+
+// limits of a subagent: the narrower of what the tree and the call say.
+func (j *job) limits(all agent.Limits) agent.Limits {
+	least := func(a, b float64) float64 {
+		if a == 0 || b != 0 && b < a {
+			return b
+		}
+		return a
+	}
+	l := j.item.Limits
+	return agent.Limits{
+		Requests: int(least(float64(all.Requests), float64(l.Requests))),
+		Tokens:   int64(least(float64(all.Tokens), float64(l.Tokens))),
+		Cost:     least(all.Cost, l.Cost),
+		Time:     time.Duration(least(float64(all.Time), l.Seconds*float64(time.Second))),
+	}
+}
+
+// reserve gives each job its id, in their order: those of a call that a crash cut off are found again.
+func (t taskTool) reserve(ctx context.Context, jobs []*job) error {
+	call := tool.CallOf(ctx)
+	spawn, ends, err := spawned(ctx, t.parent.Session, call)
+	if err != nil {
+		return fmt.Errorf("looking for the subagents of a call: %w", err)
+	}
+	if spawn != nil && len(spawn.Agents) == len(jobs) {
+		for i, s := range spawn.Agents {
+			if jobs[i].id, err = artifacts.ParseAgentID(s.ID); err != nil {
+				return fmt.Errorf("going on with a subagent: %w", err)
+			}
+			if end, ok := ends[s.ID]; ok {
+				jobs[i].end = &end
+			}
+		}
+		return nil
+	}
+	spawn = &Spawn{Call: call}
+	names := make([]string, len(jobs))
+	for i, j := range jobs {
+		names[i] = j.Name
+	}
+	// A call that no log has cannot be made again.
+	ids, err := t.tree.o.Artifacts.ReserveAll(ctx, t.parent.ID, names, artifacts.Provenance{Run: cmp.Or(call, uuid.NewString())})
+	if err != nil {
+		return err
+	}
+	for i, j := range jobs {
+		j.id = ids[i]
+		spawn.Agents = append(spawn.Agents, Spawned{j.id.String(), j.typ.Name, j.Task, time.Now().UTC()})
+	}
+	return record(ctx, t.parent.Session, SpawnType, spawn)
+}

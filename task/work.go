@@ -1,0 +1,175 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool/toolset"
+)
+
+// report is what a parent is told of one subagent.
+type report struct {
+	id     artifacts.AgentID
+	typ    string
+	end    End
+	text   string
+	result []byte // JSON, nil when it has no schema
+	took   time.Duration
+}
+
+// finish brings a subagent to its end, and keeps what came of it. The error is agentrun's own.
+func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared string) (report, error) {
+	began := time.Now()
+	if j.end != nil {
+		return t.kept(ctx, j)
+	}
+	s, err := at.wait(ctx)
+	if err != nil {
+		return t.keep(ctx, p, report{id: j.id, typ: j.typ.Name, end: End{Status: Cancelled, Reason: "it was cancelled before it started"}})
+	}
+	defer s.free()
+	r := t.work(ctx, p, j, s, shared)
+	r.took = time.Since(began)
+	return t.keep(ctx, p, r)
+}
+
+// work runs a subagent in its own session.
+func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared string) report {
+	r := report{id: j.id, typ: j.typ.Name}
+	crashed := func(err error) report {
+		r.end.Status, r.end.Reason = Crashed, err.Error()
+		return r
+	}
+	log, begun, err := t.open(ctx, p, j)
+	if err != nil {
+		return crashed(err)
+	}
+	defer log.Close()
+	limits := j.limits(t.o.Limits)
+	budget := agent.NewBudget(p.Budget, limits)
+	self := Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, slot: s}
+	tools, release, err := t.toolsOf(ctx, self, Subagent{j.id, j.typ, log})
+	if err != nil {
+		return crashed(err)
+	}
+	defer release()
+	y := &yield{schema: j.schema, raw: j.Schema}
+	o := agent.Options{
+		Session: log, Model: j.model, ID: j.id.String(), System: entry.Prompt{j.typ.System}, Thinking: j.Effort,
+		Limits: agent.Limits{Time: limits.Time}, Budget: budget, Rules: t.o.Rules, Ask: t.o.Ask, Artifacts: t.o.Artifacts, Retries: t.o.Retries,
+	}
+	if o.Thinking == "" {
+		o.Thinking = j.typ.Thinking
+	}
+	if j.schema != nil {
+		tools = append(tools, y)
+		o.Done, o.Next = y.done, y.remind
+	}
+	if t.o.Observe != nil {
+		o.Observe = func(e agent.Event) { t.o.Observe(j.id.String(), e) }
+	}
+	if o.Tools, err = toolset.New(tools...); err != nil {
+		return crashed(err)
+	}
+	a, err := agent.New(o)
+	if err != nil {
+		return crashed(err)
+	}
+	var out agent.Outcome
+	if begun {
+		out, err = a.Resume(ctx)
+	} else {
+		out, err = a.Run(ctx, prompt(shared, j.Task))
+	}
+	if err != nil {
+		return crashed(err)
+	}
+	r.end.Status, r.end.Reason, r.end.Spent, r.text = statusOf(out.Status), out.Reason, out.Spent, out.Text
+	if j.schema != nil {
+		y.judge(ctx, log, &r)
+	}
+	return r
+}
+
+// open opens the session of a subagent, or makes it. begun says that it has a run to go on with.
+func (t *Tree) open(ctx context.Context, p *Parent, j *job) (s *session.Session, begun bool, err error) {
+	dir := p.Session.ArtifactsDir()
+	path := filepath.Join(dir, j.id.String()+".jsonl")
+	s, err = t.o.Manager.Open(ctx, path)
+	switch {
+	case err == nil:
+		leaf, err := s.Leaf(ctx)
+		if err != nil {
+			s.Close()
+			return nil, false, err
+		}
+		return s, leaf != "", nil
+	case !errors.Is(err, session.ErrNotFound) && !errors.Is(err, fs.ErrNotExist):
+		return nil, false, err
+	}
+	s, err = t.o.Manager.CreateNested(ctx, t.o.Root, j.id, t.o.Root.CWD())
+	return s, false, err
+}
+
+// keep writes the output of a subagent, once, and then its end.
+func (t *Tree) keep(ctx context.Context, p *Parent, r report) (report, error) {
+	ctx = context.WithoutCancel(ctx)
+	r.end.ID, r.end.Ended = r.id.String(), time.Now().UTC()
+	// A crash may have come between the output and its end.
+	there, err := t.o.Artifacts.LookupAgent(ctx, r.id, 0)
+	switch {
+	case err == nil:
+		r.end.Version = there.Version
+	case r.end.Status == Cancelled && r.text == "" && r.result == nil:
+		// There is nothing to keep, and it may yet go on.
+	default:
+		text := r.text
+		if r.result != nil {
+			text = string(r.result)
+		}
+		if text == "" {
+			text = r.empty()
+		}
+		written, err := t.o.Artifacts.WriteAgent(ctx, r.id, artifacts.Output{Text: []byte(text), JSON: r.result})
+		if err != nil {
+			return r, fmt.Errorf("keeping the output of %s: %w", r.id, err)
+		}
+		r.end.Version = written.Version
+	}
+	return r, record(ctx, p.Session, EndType, r.end)
+}
+
+// kept is the report of a subagent that came to its end before.
+func (t *Tree) kept(ctx context.Context, j *job) (report, error) {
+	r := report{id: j.id, typ: j.typ.Name, end: *j.end}
+	if r.end.Version == 0 {
+		return r, nil
+	}
+	f, _, err := t.o.Artifacts.OpenAgent(ctx, j.id, r.end.Version)
+	if err != nil {
+		return r, fmt.Errorf("reading the output of %s: %w", j.id, err)
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil {
+		return r, fmt.Errorf("reading the output of %s: %w", j.id, err)
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, n))
+	if err != nil {
+		return r, fmt.Errorf("reading the output of %s: %w", j.id, err)
+	}
+	if r.text = string(text); j.schema != nil && json.Valid(text) {
+		r.result = text
+	}
+	return r, nil
+}
