@@ -2,6 +2,7 @@ package charset
 
 import (
 	"bytes"
+	"encoding/binary"
 	"unicode/utf8"
 )
 
@@ -32,6 +33,9 @@ func (c *Checker) Write(p []byte) (int, error) {
 	if c.invalid && len(c.sample) >= maxSample {
 		return n, nil
 	}
+	if ascii(p) {
+		return n, nil
+	}
 	if end := lastRune(p); end < len(p) {
 		c.rest = append(c.rest, p[end:]...)
 		p = p[:end]
@@ -40,7 +44,7 @@ func (c *Checker) Write(p []byte) (int, error) {
 	if !valid && !c.invalid {
 		c.invalid = true
 	}
-	if !valid || len(c.sample) < maxSample && !ascii(p) {
+	if !valid || len(c.sample) < maxSample {
 		c.take(p)
 	}
 	return n, nil
@@ -59,8 +63,20 @@ func lastRune(p []byte) int {
 	return len(p)
 }
 
+// ascii looks at eight bytes at once.
 func ascii(p []byte) bool {
-	return bytes.IndexFunc(p, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+	const high = 0x8080808080808080
+	for ; len(p) >= 32; p = p[32:] {
+		if (binary.LittleEndian.Uint64(p)|binary.LittleEndian.Uint64(p[8:])|binary.LittleEndian.Uint64(p[16:])|binary.LittleEndian.Uint64(p[24:]))&high != 0 {
+			return false
+		}
+	}
+	for _, b := range p {
+		if b >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // take keeps the lines that are not ASCII, those that are no UTF-8 first.

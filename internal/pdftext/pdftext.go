@@ -10,7 +10,8 @@
 //
 // # Protocol
 //
-// File 3 of the process is the PDF; its arguments are the first page and the last. It writes
+// File 3 of the process is the PDF; its arguments are the first page, the last, and how many bytes it
+// may allocate. It writes
 // "pages N", and for each page "page N SIZE" and that many bytes of text, or "failed N SIZE"
 // and a sentence.
 package pdftext
@@ -38,9 +39,10 @@ const (
 	MaxPage = 1 << 20
 	// deadline is how long one call may take.
 	deadline = 30 * time.Second
-	// maxMemory is what the process may allocate, in bytes.
-	maxMemory = 1 << 30
 )
+
+// memory is what the process may allocate, in bytes. Tests give it less.
+var memory uint64 = 768 << 20
 
 // name is argument 0 of the process. No program is called so.
 const name = "agentrun-pdf"
@@ -75,7 +77,7 @@ type Page struct {
 
 // Read calls page for the pages from first to last, those there are, until it returns false, and
 // returns how many pages the file has.
-func Read(ctx context.Context, f *os.File, first, last int, page func(Page) bool) (pages int, err error) {
+func Read(caller context.Context, f *os.File, first, last int, page func(Page) bool) (pages int, err error) {
 	if !hasMain {
 		return 0, ErrNoMain
 	}
@@ -84,13 +86,13 @@ func Read(ctx context.Context, f *os.File, first, last int, page func(Page) bool
 	} else if info.Size() > MaxFile {
 		return 0, fmt.Errorf("it has %d bytes, and %d are the most: %w", info.Size(), MaxFile, ErrDamaged)
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(caller, deadline)
 	defer cancel()
 	// The process ends with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args = []string{name, strconv.Itoa(first), strconv.Itoa(last)}
+	cmd.Args = []string{name, strconv.Itoa(first), strconv.Itoa(last), strconv.FormatUint(memory, 10)}
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{f}
@@ -110,10 +112,10 @@ func Read(ctx context.Context, f *os.File, first, last int, page func(Page) bool
 	switch {
 	case enough:
 		return pages, nil
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), killed(werr):
+	case caller.Err() != nil:
+		return pages, fmt.Errorf("reading the PDF: %w", caller.Err())
+	case ctx.Err() != nil, killed(werr):
 		return pages, ErrTooMuch
-	case ctx.Err() != nil:
-		return pages, ctx.Err()
 	}
 	return pages, err
 }

@@ -15,20 +15,21 @@ import (
 
 // serve is the process that reads a PDF. Its result is the exit status.
 func serve(args []string) int {
-	for what, limit := range map[int]uint64{unix.RLIMIT_DATA: maxMemory, unix.RLIMIT_CPU: 60, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_CORE: 0} {
-		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
-			return 1
-		}
-	}
-	debug.SetMemoryLimit(maxMemory * 3 / 4)
-	if len(args) != 2 {
+	if len(args) != 3 {
 		return 1
 	}
 	first, err1 := strconv.Atoi(args[0])
 	last, err2 := strconv.Atoi(args[1])
-	if err1 != nil || err2 != nil || first < 1 {
+	memory, err3 := strconv.ParseInt(args[2], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil || first < 1 || memory < 1 {
 		return 1
 	}
+	for what, limit := range map[int]uint64{unix.RLIMIT_DATA: uint64(memory), unix.RLIMIT_CPU: 60, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_CORE: 0} {
+		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+			return 1
+		}
+	}
+	debug.SetMemoryLimit(memory / 4 * 3)
 	out := bufio.NewWriter(os.Stdout)
 	if err := write(out, os.NewFile(3, "pdf"), first, last); err != nil {
 		message := firstLine(err)

@@ -63,6 +63,11 @@ func (s *selection) interpret(ctx context.Context, opt Options) error {
 			return err
 		}
 	}
+	if form, _, err := textform.Detect(head); err == nil && form != textform.UTF16LE && form != textform.UTF16BE {
+		if err := s.shorten(ctx); err != nil {
+			return fmt.Errorf("reading %s: %w", res.URL, err)
+		}
+	}
 	if err := s.decode(ctx, head, binary); err != nil {
 		return err
 	}

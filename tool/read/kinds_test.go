@@ -1,6 +1,7 @@
 package read
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"encoding/base64"
@@ -11,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -396,4 +398,90 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d bytes", len(p.Text))
 		}
 	})
+}
+
+// Pages of a large file, of which no more is read than it takes, are the whole too.
+func TestPagesOfLargeFilesAreTheWhole(t *testing.T) {
+	defer func(from int64) { lazyFrom = from }(lazyFrom)
+	lazyFrom = 100
+	short, long := numbered(20_000), strings.Repeat("日本 ", 50_000)
+	many := numbered(200_000)
+	latin := strings.Repeat("Grüße aus Köln, später mehr\n", 10_000)
+	for _, c := range []struct {
+		name, text string
+		data       []byte
+		sel        string
+		note       string
+	}{
+		{"short lines", short, []byte(short), "", "Showing lines 1-3000 of 20000."},
+		{"many lines", many, []byte(many), "", "Showing lines 1-3000 of 2.2 MB."},
+		{"a range of many lines", between(many, "line 10\n", "line 9001\n"), []byte(many), ":10-9000", "Showing lines 10-3009 of 2.2 MB."},
+		{"many lines to the end", many[strings.Index(many, "line 190000\n"):], []byte(many), ":190000", ""},
+		{"without a last newline", short + "end", []byte(short + "end"), "", ""},
+		{"one long line", long, []byte(long), "", ""},
+		{"long lines", long + "\n" + long + "\n" + short, []byte(long + "\n" + long + "\n" + short), "", ""},
+		{"Latin-1", latin, encoded(t, charmap.ISO8859_1, latin), "", "It is ISO-8859-1"},
+		{"UTF-16", latin, encoded(t, unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), latin), "", "of 10000"},
+		{"a range", between(short, "line 10\n", "line 9001\n"), []byte(short), ":10-9000", ""},
+		{"to the end", short[strings.Index(short, "line 10\n"):], []byte(short), ":10", ""},
+		{"beyond the end", short[strings.Index(short, "line 19990\n"):], []byte(short), ":19990-30000", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := put(t, "f", c.data)
+			if got, _, _ := follow(t, nil, path+c.sel, Options{}); got != c.text {
+				t.Errorf("%d bytes, want %d", len(got), len(c.text))
+			}
+			p, err := Read(t.Context(), nil, path+c.sel, Options{})
+			if err != nil || !strings.Contains(strings.Join(p.Notes, "\n"), c.note) {
+				t.Errorf("%q, %v", p.Notes, err)
+			}
+		})
+	}
+	path := put(t, "f", []byte(short))
+	if p, err := Read(t.Context(), nil, path+":30000", Options{}); err == nil || !strings.Contains(err.Error(), "(20000 lines total)") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := Read(t.Context(), nil, path+":1-2,19999-20000", Options{}); err != nil || !strings.HasSuffix(p.Text, "line 20000\n") {
+		t.Errorf("%q, %v", p.Text, err)
+	}
+	if p, err := Read(t.Context(), nil, path+":-1", Options{}); err != nil || p.Text != "line 20000\n" || p.Lines != 20_000 {
+		t.Errorf("%q, %v", p.Text, err)
+	}
+}
+
+// A page takes what it shows, and what it takes to count lines, whatever the size of the file is.
+func TestMemoryIsThatOfAPage(t *testing.T) {
+	const size = 5 << 30
+	for _, c := range []struct{ name, head, want string }{
+		{"text", strings.Repeat("line\n", 4000), "line\n"},
+		{"binary", "\x7fELF\x00", ""},
+		{"a tar", string(tarOf(t, size-1024)), "hole"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := put(t, "f", []byte(c.head))
+			if err := os.Truncate(path, size); err != nil {
+				t.Skipf("no sparse file of %d bytes: %v", int64(size), err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			p, err := Read(t.Context(), nil, path, Options{})
+			runtime.ReadMemStats(&after)
+			if err != nil || !strings.HasPrefix(p.Text, c.want) || p.Size != size {
+				t.Fatalf("%.50q, %d bytes, %q, %v", p.Text, p.Size, p.Notes, err)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+				t.Errorf("it allocated %d bytes", took)
+			}
+		})
+	}
+}
+
+// tarOf is the beginning of an archive with one file of that size.
+func tarOf(t testing.TB, size int64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: "hole", Size: size, Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }

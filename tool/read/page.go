@@ -30,12 +30,15 @@ func (s *selection) page(ctx context.Context, opt Options) (Page, error) {
 		p.note("%s", s.only)
 		return p, nil
 	}
+	if s.size >= lazyFrom && !s.rendered && !isText(p.ContentType) && !s.sel.Raw && len(s.sel.Ranges) == 0 && s.sel.Tail == 0 {
+		return p, p.first(ctx, s)
+	}
 	ix, err := s.res.Index(ctx)
 	if err != nil {
 		return p, err
 	}
 	p.Size, p.Lines = ix.Size, ix.Lines
-	if s.rendered || s.encoding != "" {
+	if s.rendered || s.encoding != "" || s.more {
 		p.Size = s.size
 	}
 	ranges, err := s.ranges(ctx)
@@ -61,7 +64,21 @@ func (s *selection) page(ctx context.Context, opt Options) (Page, error) {
 	} else {
 		err = p.text(ctx, s, ranges, opt)
 	}
+	if s.more {
+		p.Lines = -1
+	}
 	return p, err
+}
+
+// first takes the first bytes of large binary content.
+func (p *Page) first(ctx context.Context, s *selection) error {
+	p.Size, p.Lines = s.size, -1
+	p.Data = make([]byte, MaxBytes)
+	if _, err := io.ReadFull(contextReader{ctx, io.NewSectionReader(s.res, 0, s.size)}, p.Data); err != nil {
+		return fmt.Errorf("reading %s: %w", s.res.URL, err)
+	}
+	p.note("Showing the first %s of %s of binary content. Use %s:raw for every byte", size(MaxBytes), size(s.size), p.URL)
+	return nil
 }
 
 func (p *Page) note(format string, args ...any) {
@@ -177,11 +194,15 @@ func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Rang
 			text.WriteByte('\n')
 		}
 		if got.last < r.Last || got.skip > 0 || left == 0 && i < len(ranges)-1 {
-			ranges = append([]internalurl.Range{{First: got.last + 1, Last: r.Last}}, ranges[i+1:]...)
+			rest := internalurl.Range{First: got.last + 1, Last: r.Last}
+			if s.more {
+				rest.Last = ranges[i].Last
+			}
+			ranges = append([]internalurl.Range{rest}, ranges[i+1:]...)
 			switch {
 			case got.skip > 0:
 				ranges[0].First = got.last
-			case got.last == r.Last:
+			case got.last == rest.Last:
 				ranges = ranges[1:]
 			}
 			p.more(s, ranges, got.skip)
@@ -192,6 +213,8 @@ func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Rang
 	}
 	p.Text = text.String()
 	switch {
+	case s.more && p.LastLine == p.Lines && p.LastLine < ranges[len(ranges)-1].Last:
+		p.more(s, []internalurl.Range{{First: p.LastLine + 1, Last: ranges[len(ranges)-1].Last}}, 0)
 	case p.LastLine < p.Lines && s.paging:
 		p.more(s, nil, 0)
 	case s.next != "" && p.LastLine == p.Lines && ranges[len(ranges)-1].Last == internalurl.ToEnd:
@@ -205,6 +228,9 @@ func (p *Page) more(s *selection, rest []internalurl.Range, skip int64) {
 	what := fmt.Sprintf("Showing lines %d-%d of %d", p.FirstLine, p.LastLine, p.Lines)
 	if p.FirstLine == p.LastLine {
 		what = fmt.Sprintf("Showing line %d of %d", p.FirstLine, p.Lines)
+	}
+	if s.more {
+		what = fmt.Sprintf("Showing lines %d-%d of %s", p.FirstLine, p.LastLine, size(s.size))
 	}
 	if len(rest) == 0 && s.paging && p.LastLine < p.Lines {
 		rest = []internalurl.Range{{First: p.LastLine + 1, Last: internalurl.ToEnd}}

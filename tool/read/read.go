@@ -22,7 +22,8 @@
 //   - Binary content is not shown as text; a note says what it is and how it begins, and its
 //     bytes are in Page.Data.
 //   - Memory is bounded by limits, not by the content, and a page deep in a
-//     large artifact costs a seek. What has to be in memory to be shown has a limit of its
+//     large artifact costs a seek. A file above 100 MiB, that is not UTF-16, is read up to the end
+//     of the page only, and its lines are not counted then. What has to be in memory to be shown has a limit of its
 //     own: a picture of 50 million pixels, a notebook or a compressed member of 64 MiB, a PDF of
 //     256 MiB. Only a part of structured output of an agent is delivered whole, whatever its size.
 //
@@ -89,7 +90,8 @@ type Page struct {
 	URL         string // without selector
 	ContentType string
 	Size        int64 // bytes of the whole
-	Lines       int64 // of the whole
+	// Lines is how many the whole has; -1 for a file above 100 MiB of which less was looked at.
+	Lines int64
 	// FirstLine and LastLine are the first and last that are shown, 0 when there
 	// are none.
 	FirstLine, LastLine int64
@@ -124,7 +126,7 @@ func Read(ctx context.Context, o Opener, target string, opt Options) (Page, erro
 		return Page{}, err
 	}
 	p, err := s.page(ctx, opt)
-	if s.file != nil && err == nil {
+	if s.file != nil && err == nil && s.size < lazyFrom {
 		// Who sees a part of what was made of it has seen the file.
 		if _, err := s.file.Index(ctx); err != nil {
 			return p, err
@@ -216,6 +218,7 @@ type selection struct {
 	pictures []placed           // that are the page
 	only     string             // the note of a page that is nothing but pictures
 	pages    Pages              // of a document, that are its lines
+	more     bool               // the content is the front of a file that goes on
 	next     string             // what follows these pages; "" for nothing
 }
 
