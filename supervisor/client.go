@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,8 +35,8 @@ type Client struct {
 // ErrNone is returned where the session has no supervisor.
 var ErrNone = errors.New("nothing of the session is running in the background")
 
-// startWait is how long a supervisor may take to be ready.
-const startWait = 20 * time.Second
+// startWait is how long a supervisor may take to be ready. Tests shorten it.
+var startWait = 20 * time.Second
 
 // connect connects to the supervisor.
 func (c *Client) connect() (*conn, error) { return placeOf(c.Home, c.Session).connect() }
@@ -56,12 +57,15 @@ func (p place) connect() (*conn, error) {
 	if err == nil && kind == frameReady {
 		return got, nil
 	}
+	who, peerErr := peer(got.Conn.(*net.UnixConn))
 	got.Close()
 	switch {
 	case err == nil:
 		return nil, fmt.Errorf("connecting to the supervisor: it greets with %q", kind)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return nil, ErrNone
+	case errors.Is(err, os.ErrDeadlineExceeded) && peerErr == nil:
+		return nil, fmt.Errorf("connecting to the supervisor: process %d does not answer for %v: if it is stopped, kill -CONT %d has it go on; kill -KILL %d ends it with all that it runs", who.Pid, startWait, who.Pid, who.Pid)
 	}
 	return nil, fmt.Errorf("connecting to the supervisor: %w", err)
 }

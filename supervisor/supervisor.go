@@ -248,17 +248,9 @@ func (p place) dial() (*conn, error) {
 
 // samePeer checks that the other side is the same user.
 func samePeer(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
+	cred, err := peer(c)
 	if err != nil {
 		return err
-	}
-	var cred *unix.Ucred
-	var cerr error
-	if err := raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return err
-	}
-	if cerr != nil {
-		return fmt.Errorf("asking who is connected: %w", cerr)
 	}
 	if int(cred.Uid) != os.Geteuid() {
 		return fmt.Errorf("user %d is connected, and this is user %d", cred.Uid, os.Geteuid())
@@ -267,4 +259,21 @@ func samePeer(c *net.UnixConn) error {
 		return fmt.Errorf("process %d is in a sandbox, and would have something run outside", cred.Pid)
 	}
 	return nil
+}
+
+// peer tells who is at the other side: for a client that is who listened.
+func peer(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	if err := raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return nil, err
+	}
+	if cerr != nil {
+		return nil, fmt.Errorf("asking who is connected: %w", cerr)
+	}
+	return cred, nil
 }

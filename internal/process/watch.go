@@ -16,7 +16,7 @@ type MemoryWatch struct {
 func WatchMemory(root int) *MemoryWatch {
 	w := &MemoryWatch{stop: make(chan struct{})}
 	w.done.Go(func() {
-		for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		for pause, cost := 50*time.Millisecond, time.Duration(0); ; pause = max(min(2*pause, time.Second), 50*cost) {
 			t := time.NewTimer(pause)
 			select {
 			case <-w.stop:
@@ -24,10 +24,12 @@ func WatchMemory(root int) *MemoryWatch {
 				return
 			case <-t.C:
 			}
+			began := time.Now()
 			members, _ := Descendants(root)
 			for _, m := range members {
 				w.peak = max(w.peak, PeakMemory(m.PID))
 			}
+			cost = time.Since(began) // of ten thousand processes it is near to a second
 		}
 	})
 	return w

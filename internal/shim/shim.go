@@ -261,6 +261,8 @@ func (s *Shim) Kill(within time.Duration) bool {
 	s.mu.Lock()
 	_ = unix.Shutdown(int(s.socket.Fd()), unix.SHUT_WR)
 	s.mu.Unlock()
+	s.tree.kill()
+	_ = s.cmd.Process.Signal(syscall.SIGCONT) // somebody may have stopped it
 	return s.wait(within)
 }
 

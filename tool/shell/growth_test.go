@@ -1,12 +1,18 @@
 package shell
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/tool/bash"
 )
 
 // TestManyCallsGrowNothing counts descriptors and memory of all three processes: this one, the shim and the shell.
@@ -81,4 +87,53 @@ func resident(t *testing.T, pid int) int64 {
 		t.Fatal(err)
 	}
 	return kb << 10
+}
+
+// TestTenThousandChildrenAreLeftAndEnded: the result does not wait for them, and closing the shell ends them all.
+func TestTenThousandChildrenAreLeftAndEnded(t *testing.T) {
+	children := 10_000
+	if testing.Short() {
+		children = 300
+	}
+	s := open(t, Options{})
+	var out bytes.Buffer
+	exit, err := s.RunScript(t.Context(), &bash.Script{
+		Text: fmt.Sprintf("mkfifo %[1]s; exec 8<>%[1]s; for ((i = 0; i < %[2]d / 100; i++)); do (for ((j = 0; j < 100; j++)); do read x <&8 & done) done; echo done", filepath.Join(t.TempDir(), "fifo"), children), Stdout: &out,
+	})
+	if err != nil || out.String() != "done\n" || exit.Code != 0 {
+		t.Fatalf("%.200q, %+v, %v", out.String(), exit, err)
+	}
+	group := s.live.shim.PID()
+	if n := ofGroup(t, group); n != children+1 {
+		t.Errorf("%d processes run, not %d and the shell", n, children)
+	}
+	if got, exit := run(t, s, "echo more"); got != "more\n" || exit.Code != 0 {
+		t.Errorf("the next script: %.200q, %+v", got, exit)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := ofGroup(t, group); n > 0 {
+		t.Errorf("%d processes are left", n)
+	}
+}
+
+// ofGroup counts the living of a process group.
+func ofGroup(t *testing.T, group int) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, name := range names {
+		pid, err := strconv.Atoi(name.Name())
+		if err != nil {
+			continue
+		}
+		if s, err := process.ReadStat(pid); err == nil && s.Group == group && !s.Dead() {
+			n++
+		}
+	}
+	return n
 }
