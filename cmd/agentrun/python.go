@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/supervisor"
@@ -112,7 +113,9 @@ func (c *cell) explain(e *environment) {
 		return
 	}
 	for i, ref := range c.result.Images {
-		e.remark("image %d is kept as %s", i+1, ref)
+		if ref, err := blobref.Parse(ref); err == nil {
+			e.remark("image %d is kept as blob://sha256/%s", i+1, ref.Hex())
+		}
 	}
 }
 

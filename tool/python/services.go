@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -75,6 +76,9 @@ func (s *Services) read(ctx context.Context, args json.RawMessage) (any, error) 
 	}
 	if err := tool.Decode(args, &in); err != nil {
 		return nil, err
+	}
+	if ref, err := blobref.Parse(in.URL); err == nil { // as results and logs have it
+		in.URL = "blob://sha256/" + ref.Hex()
 	}
 	var b bounded
 	if _, err := read.Copy(ctx, &b, s.Router, in.URL, read.Options{Files: s.Files}); err != nil {
