@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // raced are the scripts in which goroutines of one process meet most. Under the race
 // detector only they run a program that has it: with it a program takes a quarter of a
 // second to start, and all scripts together start more than a thousand.
-var raced = []string{"ends", "exec", "follow", "jobs", "live", "search", "shell"}
+var raced = []string{"ends", "exec", "follow", "jobs", "kernel", "live", "search", "shell"}
 
 // plainProgram builds the program without the race detector, and returns its directory.
 func plainProgram(t *testing.T) string {
