@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // inScript finds what may be a URL in a script.
-var inScript = regexp.MustCompile(`(?:artifact|agent)://[A-Za-z0-9][A-Za-z0-9._/-]*`)
+var inScript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:artifact|agent)://[A-Za-z0-9][A-Za-z0-9._/-]*`) })
 
 // InScript replaces the URLs of whole artifacts and agent outputs in a shell script by paths, which find returns. Those
 // with selectors or queries stay, and so do those of which find returns an error; these errors are returned beside the
@@ -19,7 +20,7 @@ func InScript(script string, find func(URL) (string, error)) (string, []error) {
 	var errs []error
 	var out strings.Builder
 	last := 0
-	for _, at := range inScript.FindAllStringIndex(script, -1) {
+	for _, at := range inScript().FindAllStringIndex(script, -1) {
 		raw := strings.TrimRight(script[at[0]:at[1]], "./-") // the end of a sentence, in a text that is printed
 		end := at[0] + len(raw)
 		if at[0] > 0 && partOfWord(script[at[0]-1]) || end < len(script) && strings.IndexByte(":?#%[", script[end]) >= 0 {

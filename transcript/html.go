@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/outputsink"
@@ -103,12 +104,12 @@ func (p *page) turns(ctx context.Context, path []int) error {
 }
 
 // plainID is what an entry id must be to be the name of a place in the page.
-var plainID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var plainID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`) })
 
 func (p *page) turn(t turn) {
 	fmt.Fprintf(p, `<article class="turn %s"`, t.kind)
 	id := "e-" + t.id
-	named := plainID.MatchString(t.id) && !p.ids[id]
+	named := plainID().MatchString(t.id) && !p.ids[id]
 	if named {
 		p.ids[id] = true
 		fmt.Fprintf(p, ` id="%s"`, id)
@@ -171,14 +172,14 @@ func (p *page) prose(x prose) {
 
 // artifactURL finds artifacts in text that is HTML already: no tag and no entity looks
 // like one.
-var artifactURL = regexp.MustCompile(`artifact://(\d{1,18})\b`)
+var artifactURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`artifact://(\d{1,18})\b`) })
 
 // linked makes links of the artifacts that escaped text names and the page has.
 func (p *page) linked(escaped string) string {
 	if !strings.Contains(escaped, "artifact://") || strings.Contains(escaped, `="artifact://`) {
 		return escaped
 	}
-	return artifactURL.ReplaceAllStringFunc(escaped, func(url string) string {
+	return artifactURL().ReplaceAllStringFunc(escaped, func(url string) string {
 		id := "artifact-" + strings.TrimPrefix(url, "artifact://")
 		if !p.ids[id] {
 			return url

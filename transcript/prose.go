@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
@@ -23,10 +24,12 @@ const maxProse = 64 << 10
 const maxNesting = 32
 
 // layout makes HTML of Markdown. It is safe for concurrent use.
-var layout = goldmark.New(
-	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.TaskList),
-	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(guarded{}, 1))),
-)
+var layout = sync.OnceValue(func() goldmark.Markdown {
+	return goldmark.New(
+		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.TaskList),
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(guarded{}, 1))),
+	)
+})
 
 // proseHTML is Markdown as HTML, ok false when it is not to be laid out.
 func proseHTML(text string) (out string, ok bool) {
@@ -34,7 +37,7 @@ func proseHTML(text string) (out string, ok bool) {
 		return "", false
 	}
 	var b bytes.Buffer
-	if err := layout.Convert([]byte(text), &b); err != nil {
+	if err := layout().Convert([]byte(text), &b); err != nil {
 		return "", false
 	}
 	return b.String(), true

@@ -275,3 +275,34 @@ func TestHelpFitsAScreen(t *testing.T) {
 		}
 	}
 }
+
+func TestACommandIsMadeAloneWhereItComesFirst(t *testing.T) {
+	names := map[string]bool{}
+	for _, v := range verbs {
+		names[v.name] = true
+		for _, before := range [][]string{nil, {"--json", "--home", "x"}, {"--home=x", "--session", "exec"}} {
+			args := append(before[:len(before):len(before)], v.name, "--help")
+			only := newRootCommand(&environment{args: args}).Commands()
+			if v.all && len(only) != len(verbs) {
+				t.Errorf("%q: %d of %d commands", args, len(only), len(verbs))
+			}
+			if !v.all && (len(only) != 1 || only[0].Name() != v.name) {
+				t.Errorf("%q: one of %d commands, the first called %s", args, len(only), only[0].Name())
+			}
+		}
+	}
+	for _, args := range [][]string{nil, {"--home"}, {"--home", "exec"}, {"--nosuch", "exec"}, {"-h", "exec"}, {"--", "exec"}, {"help", "exec"}, {"__complete", "exec", ""}, {"nosuch"}} {
+		for _, cmd := range newRootCommand(&environment{args: args}).Commands() {
+			if !names[cmd.Name()] && cmd.Name() != "help" {
+				t.Errorf("%q: a command %s is no verb", args, cmd.Name())
+			}
+			delete(names, cmd.Name())
+		}
+		if len(names) > 0 {
+			t.Errorf("%q: without %v", args, names)
+		}
+		for _, v := range verbs {
+			names[v.name] = true
+		}
+	}
+}

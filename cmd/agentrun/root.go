@@ -90,12 +90,7 @@ recorded in the log of a session.`,
 		return err
 	})
 	root.SetHelpCommand(newHelpCommand())
-	root.AddCommand(
-		newExecCommand(env), newBashCommand(env), newPythonCommand(env), newSSHCommand(env), newReadCommand(env), newArtifactsCommand(env),
-		newSessionsCommand(env), newExportCommand(env), newImportCommand(env), newDoctorCommand(env), newVersionCommand(env), newManCommand(env), newCompletionCommand(env),
-		newJobsCommand(env), newSuperviseCommand(env), newFollowCommand(env), newSearchCommand(env), newGCCommand(env), newConfigCommand(env), newCheckpointCommand(env), newRewindCommand(env),
-	)
-	root.AddCommand(newRevealCommand(env), newEditCommand(env), newWriteCommand(env), newToolsCommand(env), newCallCommand(env), newGrepCommand(env), newFindCommand(env))
+	root.AddCommand(commands(root, env)...)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))
 	return root

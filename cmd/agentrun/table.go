@@ -5,6 +5,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"text/tabwriter"
 )
 
@@ -110,13 +111,13 @@ func over(widths []int, columns int) int {
 	return sum - columns
 }
 
-var uuidCell = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var uuidCell = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`) })
 
 // shortenIDs cuts the ids in the first column to what tells them apart.
 func shortenIDs(rows [][]string) {
 	ids := map[string]bool{}
 	for _, row := range rows {
-		if uuidCell.MatchString(row[0]) {
+		if uuidCell().MatchString(row[0]) {
 			ids[row[0]] = true
 		}
 	}
@@ -135,12 +136,12 @@ func shortenIDs(rows [][]string) {
 	}
 }
 
-var timeCell = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$`)
+var timeCell = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$`) })
 
 func dropSeconds(rows [][]string) {
 	for _, row := range rows {
 		for c, cell := range row {
-			if timeCell.MatchString(cell) {
+			if timeCell().MatchString(cell) {
 				row[c] = cell[:len("2006-01-02 15:04")]
 			}
 		}
