@@ -58,6 +58,12 @@ const (
 	maxURL   = 256 // bytes of a user, and of a password
 )
 
+// maxKept is the size up to which the buffer of a Writer is used again, and keptRoom what it has beyond a piece, for what was held back.
+const (
+	maxKept  = 256 << 10
+	keptRoom = 1 << 10
+)
+
 // Options say what to replace besides what the rules find.
 type Options struct {
 	// Values are replaced wherever they stand, if they have MinSecret bytes.
@@ -77,13 +83,13 @@ type Redactor struct {
 func New(o Options) *Redactor {
 	r := &Redactor{matcher: newMatcher(o.Values), number: o.Number}
 	if r.number == nil {
-		r.number = Count()
+		r.number = Count(0)
 	}
 	return r
 }
 
-// Count returns a numbering in memory, which keeps hashes and no secrets.
-func Count() func(kind string, secret []byte) int64 {
+// Count returns a numbering in memory, which keeps hashes and no secrets. Its first number is the one behind last.
+func Count(last int64) func(kind string, secret []byte) int64 {
 	var mu sync.Mutex
 	seen := map[[sha256.Size]byte]int64{}
 	var key [32]byte
@@ -93,7 +99,7 @@ func Count() func(kind string, secret []byte) int64 {
 		mu.Lock()
 		defer mu.Unlock()
 		if seen[sum] == 0 {
-			seen[sum] = int64(len(seen)) + 1
+			seen[sum] = last + int64(len(seen)) + 1
 		}
 		return seen[sum]
 	}
@@ -125,7 +131,7 @@ func (r *Redactor) Writer(w io.Writer) *Writer { return &Writer{stream: r.Stream
 
 // Write passes b on. Its error is that of the writer behind, to which more may have been given than b is part of.
 func (w *Writer) Write(b []byte) (int, error) {
-	w.buf = w.stream.Append(w.buf[:0], b)
+	w.buf = w.stream.Append(slices.Grow(w.buf[:0], len(b)+keptRoom), b)
 	if err := w.pass(); err != nil {
 		return 0, err
 	}
@@ -143,7 +149,7 @@ func (w *Writer) pass() error {
 		return nil
 	}
 	_, err := w.to.Write(w.buf)
-	if cap(w.buf) > maxKey {
+	if cap(w.buf) > maxKept {
 		w.buf = nil
 	}
 	return err

@@ -33,6 +33,7 @@ type doctorCommand struct {
 	from           []string
 	passphraseFile string
 	sandbox        bool
+	secrets        bool
 }
 
 func newDoctorCommand(env *environment) *cobra.Command {
@@ -65,7 +66,11 @@ With --sandbox doctor says instead what this machine can do for --sandbox, --net
 and --limit of exec, bash and jobs start, by which means, and why not; with
 --json as one object: uid, kernel, modes, limits and means (each a name, ok and
 what), landlockAbi, cgroupVersion. The status is 1 where a mode or limit is not
-possible.`,
+possible.
+
+With --secrets doctor says instead where secrets stand in logs and artifacts of
+the same sessions, by about 280 rules, those of gitleaks among them. It does not
+show them, and it is no proof that there are no others.`,
 		Example: `  agentrun doctor
   agentrun doctor --all --repair
   agentrun doctor --repair --from /mnt/backup/agentrun
@@ -77,6 +82,7 @@ possible.`,
 	cmd.Flags().BoolVar(&d.repair, "repair", false, "mend what can be mended")
 	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `PLACE`: a home, a directory of blobs, or a bundle; may be repeated")
 	cmd.Flags().BoolVar(&d.sandbox, "sandbox", false, "say what this machine can do for --sandbox, --net and --limit")
+	cmd.Flags().BoolVar(&d.secrets, "secrets", false, "say where there are secrets in logs and artifacts")
 	cmd.Flags().StringVar(&d.passphraseFile, "passphrase-file", "", "open encrypted bundles of --from with the passphrase that is in `FILE`")
 	return cmd
 }
@@ -101,6 +107,9 @@ func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 		}
 		return c.doctorSandbox()
 	}
+	if c.secrets && (c.repair || c.sandbox || len(c.from) > 0) {
+		return usagef("--secrets changes nothing and looks for nothing else: give it with --all, --session or a FILE")
+	}
 	switch {
 	case c.all && file != "":
 		return usagef("--all and a FILE exclude each other: give one of them")
@@ -113,6 +122,9 @@ func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 	m, err := c.manager()
 	if err != nil {
 		return err
+	}
+	if c.secrets {
+		return c.doctorSecrets(ctx, m, file)
 	}
 	c.guard.Recount() // it may free space
 	passphrase := ""

@@ -16,6 +16,7 @@ import (
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/redact/vault"
 	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/usage"
 )
 
@@ -44,6 +45,8 @@ type environment struct {
 
 	redact redact.Mode    // --redact; "" when it is not given
 	vaults []*vault.Vault // of the sessions that were opened
+	// replacing is what is replaced in the session that was opened last; nil is nothing.
+	replacing *supervisor.Redaction
 
 	guard *usage.Guard // of the home that was opened; nil without quotas
 }

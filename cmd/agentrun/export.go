@@ -19,6 +19,7 @@ type sessionExport struct {
 	out            outputFile
 	format         string
 	passphraseFile string
+	redact         bool // --redact
 }
 
 func newExportCommand(env *environment) *cobra.Command {
@@ -40,6 +41,9 @@ has the beginning, which is said there and on the standard error. json has all
 entries of all branches, with images and long strings put back. A FILE called
 *.md, *.html or *.json says as much. Without -o it goes to the standard output.
 
+With --redact secrets in a transcript are replaced by [redacted:KIND:N], by about
+280 rules, those of gitleaks among them; in a bundle nothing is changed.
+
 With --json it prints an object: file, bytes, entries, artifacts, blobs. What
 could not come along, a blob that is not there for example, is said on the
 standard error, and listed as missing (name, reason); so are artifacts whose
@@ -56,6 +60,7 @@ bytes are not those that were kept, which come along, as damaged.`,
 	f := cmd.Flags()
 	f.StringVarP(&x.out.name, "output", "o", "", "write to `FILE`, - for the standard output")
 	f.StringVar(&x.format, "format", "", "write a transcript: `FORMAT` is md, html or json")
+	f.BoolVar(&x.redact, "redact", false, "replace secrets in a transcript")
 	f.BoolVar(&x.out.force, "force", false, "replace a file that is there")
 	f.StringVar(&x.passphraseFile, "passphrase-file", "", "encrypt with the passphrase that is in `FILE`")
 	return cmd
@@ -74,6 +79,8 @@ func (x *sessionExport) run(ctx context.Context, arg string) error {
 		return usagef("say where to: agentrun export -o FILE")
 	case format != "" && x.passphraseFile != "":
 		return usagef("a transcript is not encrypted: leave out --passphrase-file, or --format")
+	case format == "" && x.redact:
+		return usagef("a bundle has everything as it is: leave out --redact, or write a transcript with --format, or encrypt it with --passphrase-file")
 	case format == "" && x.out.name == "-" && isTerminal(x.stdout):
 		return usagef("a bundle is no text for a terminal: give -o FILE, or a pipe")
 	}
@@ -153,8 +160,18 @@ func (x *sessionExport) transcript(ctx context.Context, arg string, format trans
 	var written countingWriter
 	err = x.out.write(ctx, x.stdout, func(w io.Writer) (err error) {
 		written.w = w
-		made, err = transcript.Write(ctx, &written, format, s, x.artifacts(s), transcript.Options{})
-		return err
+		if !x.redact {
+			made, err = transcript.Write(ctx, &written, format, s, x.artifacts(s), transcript.Options{})
+			return err
+		}
+		out, end, err := x.redacting(s, &written)
+		if err != nil {
+			return err
+		}
+		if made, err = transcript.Write(ctx, out, format, s, x.artifacts(s), transcript.Options{}); err != nil {
+			return err
+		}
+		return end()
 	})
 	if err != nil {
 		return err

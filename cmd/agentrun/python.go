@@ -127,7 +127,7 @@ func (r *commandRun) runCell(ctx context.Context, s *session.Session, o bash.Opt
 	}
 	services := &python.Services{
 		Router: internalurl.ForSession(m, s), Artifacts: o.Artifacts,
-		Bash: bash.Options{Log: o.Log, Artifacts: o.Artifacts, Sandbox: r.policy},
+		Bash: bash.Options{Log: o.Log, Artifacts: o.Artifacts, Sandbox: r.policy, Redact: o.Redact},
 	}
 	kernel, done, err := r.kernel(s)
 	if err != nil {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/redact"
+	"github.com/agentrun/agentrun/redact/gitleaks"
 	"github.com/agentrun/agentrun/redact/vault"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/supervisor"
@@ -41,6 +44,7 @@ func (e *environment) redaction(s *session.Session) (*supervisor.Redaction, erro
 // redactIn gives a session what replaces secrets in it, if that is wanted.
 func (e *environment) redactIn(s *session.Session) error {
 	r, err := e.redaction(s)
+	e.replacing = r
 	if err == nil && r != nil {
 		red, v := e.redactor(s, *r)
 		e.vaults = append(e.vaults, v)
@@ -65,4 +69,27 @@ func (e *environment) tellVaults() {
 			e.say("secrets were replaced, and some have the number 0: %v", err)
 		}
 	}
+}
+
+// redacting puts the replacement of secrets, by all rules there are, before a writer. Numbers go on behind those of the session. The function that
+// it returns ends the text.
+func (x *sessionExport) redacting(s *session.Session, w io.Writer) (io.Writer, func() error, error) {
+	secrets, err := x.secretsOf(s, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	last := int64(0)
+	for _, one := range secrets {
+		last = max(last, one.N)
+	}
+	number := redact.Count(last)
+	theirs := gitleaks.NewWriter(w, number)
+	ours := redact.New(redact.Options{Values: withhold.Values(), Number: number}).Writer(theirs)
+	return ours, func() error {
+		if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
+			return err
+		}
+		x.remark("%s replaced", count(ours.Replaced()+theirs.Replaced(), "secret was", "secrets were"))
+		return nil
+	}, nil
 }

@@ -186,6 +186,7 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 		o.Runs, done = r.pathsFor(ctx, s, o.Script, r.after > 0)
 		defer done()
 	}
+	withhold.Forget() // what is replaced is known to s by now
 	o.Log, o.Artifacts, o.Redact = s, r.artifacts(s), s.Redactor()
 	switch {
 	case r.pass && r.terminal != nil:

@@ -55,6 +55,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		urls = &sources{b.environment, b.manager, b.session}
 		pages.Router, pages.Blobs = internalurl.ForSession(b.manager, b.session), b.manager.Blobs()
 		code.Dir, code.Artifacts, code.Blobs = b.files.Dir(), out.Artifacts, b.session
+		shell.Redact, code.Redact, hosts.Redact, code.Services.Bash.Redact = b.session.Redactor(), b.session.Redactor(), b.session.Redactor(), b.session.Redactor()
 		shell.Sandbox, code.Sandbox, code.Services.Bash.Sandbox = b.policy, b.policy, b.policy
 		code.Services.Router, code.Services.Artifacts, code.Services.Bash.Artifacts = pages.Router, out.Artifacts, out.Artifacts
 	}
@@ -153,6 +154,7 @@ tools bash and python run, and no argument of theirs changes that.`,
 	}
 	c.roots.addFlag(cmd.Flags())
 	c.confinement.addFlags(cmd.Flags())
+	c.addRedact(cmd.Flags())
 	return cmd
 }
 

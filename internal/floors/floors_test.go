@@ -45,6 +45,7 @@ var floorOf = map[string]int{
 
 	"artifacts":                2,
 	"config":                   2,
+	"redact/gitleaks":          2,
 	"redact/vault":             2,
 	"session":                  2,
 	"session/entry":            2,

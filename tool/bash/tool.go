@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool"
 )
@@ -45,6 +46,8 @@ type Tool struct {
 	Host string
 	// Live gets the output as it comes, see Options.Live; nil for nobody.
 	Live io.Writer
+	// Redact replaces secrets in the output, see Options.Redact; nil does not.
+	Redact *redact.Redactor
 	// Background runs the scripts that may go on as jobs, in place of Shell; nil offers that to nobody.
 	Background Background
 }
@@ -137,7 +140,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 		return tool.Refuse(err), nil
 	}
 	timeout, clamped := ClampTimeout(in.Timeout)
-	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell, Sandbox: t.Sandbox, Host: t.Host}
+	o := Options{Script: in.Command, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Shell: t.Shell, Sandbox: t.Sandbox, Redact: t.Redact, Host: t.Host}
 	if !filepath.IsAbs(o.Dir) && (o.Dir != "" || t.Shell == nil) {
 		o.Dir = filepath.Join(t.Dir, o.Dir)
 	}

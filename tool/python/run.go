@@ -98,6 +98,9 @@ func (r *run) RunScript(ctx context.Context, s *bash.Script) (bash.Exit, error) 
 		exit.Start, exit.Code = start, start.Code
 		return exit, nil // an outcome, which the log is told
 	}
+	if r.Redact != nil {
+		outcome.redact(r.Redact)
+	}
 	r.res.Outcome = outcome
 	r.res.Kept = make([]string, len(outcome.Displays))
 	if r.Blobs == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/picture"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -35,6 +36,8 @@ type Tool struct {
 	// Sandbox is what code may do where Kernel is nil; nil is everything. Scripts that code asks Services for have that
 	// of Services.Bash.
 	Sandbox *sandbox.Policy
+	// Redact replaces secrets in what cells print and display; nil does not.
+	Redact *redact.Redactor
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -93,7 +96,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	}
 	timeout, clamped := bash.ClampTimeout(in.Timeout)
 	o := RunOptions{
-		Options: bash.Options{Script: in.Code, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink},
+		Options: bash.Options{Script: in.Code, Dir: in.Cwd, Timeout: timeout, Artifacts: t.Artifacts, Sink: t.Sink, Redact: t.Redact},
 		Kernel:  t.Kernel, Blobs: t.Blobs,
 	}
 	if t.Services != nil {

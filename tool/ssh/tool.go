@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
 )
@@ -26,6 +27,8 @@ type Tool struct {
 	Sink *outputsink.Options
 	// Live gets the output as it comes, see bash.Options.Live; nil for nobody.
 	Live io.Writer
+	// Redact replaces secrets in the output, see bash.Options.Redact; nil does not.
+	Redact *redact.Redactor
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -99,7 +102,7 @@ func (t *Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, erro
 	if err != nil {
 		return tool.Result{}, fmt.Errorf("running a script on %s: %w", host, err)
 	}
-	shell := &bash.Tool{Shell: client.On(host, in.Cwd), Host: host.String(), Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live}
+	shell := &bash.Tool{Shell: client.On(host, in.Cwd), Host: host.String(), Artifacts: t.Artifacts, Sink: t.Sink, Live: t.Live, Redact: t.Redact}
 	return shell.Call(ctx, script)
 }
 
