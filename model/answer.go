@@ -121,8 +121,11 @@ func (a *Answer) Thinking(key int64, delta string) error {
 // Sign adds to the signature of a text or of reasoning. It must go back to the provider
 // with its block, to the byte.
 func (a *Answer) Sign(key int64, kind, signature string) error {
+	if signature == "" {
+		return a.err()
+	}
 	b, err := a.at(key, kind)
-	if err != nil || signature == "" {
+	if err != nil {
 		return err
 	}
 	if err := a.count(len(signature)); err != nil {

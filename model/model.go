@@ -100,6 +100,11 @@ type Prices struct {
 	Output     float64 `json:"output"`
 	CacheRead  float64 `json:"cacheRead"`
 	CacheWrite float64 `json:"cacheWrite"`
+
+	// Long are the prices of a whole request whose input, cached or not, has more than Above
+	// tokens; nil if they are the same.
+	Long  *Prices `json:"long,omitempty"`
+	Above int64   `json:"above,omitempty"`
 }
 
 // Cost is what usage costs. The usage's own Cost does not count. Tokens of reasoning are
@@ -107,6 +112,9 @@ type Prices struct {
 func (p *Prices) Cost(u entry.Usage) entry.Cost {
 	if p == nil {
 		return entry.Cost{}
+	}
+	if p.Long != nil && u.Input+u.CacheRead+u.CacheWrite > p.Above {
+		return p.Long.Cost(u)
 	}
 	const million = 1e6
 	c := entry.Cost{
