@@ -2,6 +2,7 @@ package shell
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -125,6 +126,7 @@ __agentrun_save() {
 	builtin umask
 	builtin print -r -- "builtin cd -- ${(qqqq)PWD}"
 	builtin print -r -- "builtin set -- ${(@qqqq)@}"
+	[[ -z ${__agentrun_term+set} ]] || builtin print -r -- "TERM=${(qqqq)__agentrun_term}"
 }
 __agentrun_end() {
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
@@ -170,13 +172,25 @@ func (d *dialect) reloading(fds, text, ctl, state string) string {
 	return source + "__agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "; "
 }
 
+// atTerminal is the loop of a shell that has a terminal: what scripts read is the file that they write to. It is not
+// opened by a path, since a sandbox may know of none.
+func (d *dialect) atTerminal() string {
+	in := "</dev/null"
+	if d != shDialect {
+		in = `<"$__agentrun_stdin"`
+	}
+	return strings.Replace(d.loop, in, "<&"+strconv.Itoa(d.out), 1)
+}
+
 // text is what the loop reads of a call: what to do first, in silence, and the script.
-func (d *dialect) text(before, script string) string {
-	switch d {
-	case bashDialect:
+func (d *dialect) text(before, script string, terminal bool) string {
+	switch {
+	case d == bashDialect:
 		return before + "\x00" + script + "\x00"
-	case zshDialect:
+	case d == zshDialect:
 		return before + "\x00" + script
+	case terminal:
+		return before + "; " + script + "\n"
 	}
 	return before + "; exec <\"$__agentrun_stdin\"; " + script + "\n"
 }

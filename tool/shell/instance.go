@@ -143,8 +143,12 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}, terminal *bash.
 	if err != nil {
 		return nil, err
 	}
+	loop := d.loop
+	if i.terminal {
+		loop = d.atTerminal()
+	}
 	argv := append([]string{s.path}, d.args...)
-	argv = append(argv, "-c", d.loop, d.name, fds+"/"+booting)
+	argv = append(argv, "-c", loop, d.name, fds+"/"+booting)
 	argv[0] = d.name
 	if i.shim, err = shim.Start(shim.Command{Path: s.path, Argv: argv, Dir: dir, Env: env, Files: files, Box: s.exchange.box, Terminal: i.terminal}); err != nil {
 		return nil, fmt.Errorf("starting the shell %s: %w", s.path, err)
@@ -237,7 +241,6 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	stdin := os.DevNull
 	switch {
 	case c.Terminal != nil:
-		stdin = "/dev/fd/1" // the loop's output; it reads from there as well
 		before.WriteString("__agentrun_term=${TERM-}; export " + bash.Quote([]string{c.Terminal.Variable()}) + "; ")
 	case i.reload:
 		if state := i.shell.last(); state != "" {
@@ -261,7 +264,7 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 		stderr = i.shell.dialect.err
 	}
 	head := fmt.Sprintf("__agentrun_call=%d __agentrun_slot=%s __agentrun_err=%d __agentrun_nonce=%s", i.calls, i.shell.slots[slot], stderr, nonce)
-	text := i.shell.dialect.text(before.String()+"; "+head, c.Text)
+	text := i.shell.dialect.text(before.String()+"; "+head, c.Text, i.terminal)
 	if err := i.text.Truncate(0); err != nil {
 		return fmt.Errorf("giving the script to the shell: %w", err)
 	}
