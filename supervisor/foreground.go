@@ -54,7 +54,7 @@ func (s *server) foreground(c *conn, q *request) error {
 	s.redact(log, q)
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	f := &front{server: s, c: c, job: &job{kill: make(chan struct{}), stop: cancel, done: make(chan struct{})}, move: make(chan struct{}), number: -1}
+	f := &front{server: s, c: c, job: newJob(cancel), move: make(chan struct{}), number: -1}
 	f.job.terminal = q.terminalOf(nil)
 	f.keys = typist{c: c, t: f.job.terminal}
 	var listening sync.WaitGroup
@@ -68,6 +68,9 @@ func (s *server) foreground(c *conn, q *request) error {
 		o.Live = liveFrames{c}
 	}
 	res, err := bash.Run(ctx, o)
+	if f.isJob() {
+		err = s.record(log, f.job, err)
+	}
 	if err = errors.Join(err, log.Close()); err != nil && res.Run == "" {
 		err = f.end(err)
 	} else {
@@ -149,6 +152,12 @@ func (f *front) moved(m bash.Moved) {
 	f.starts--
 	f.server.mu.Unlock()
 	_ = f.c.sendJSON(frameMoved, movedFrame{m.Start, m.Entry, sendableSummary(&m.Summary), ""})
+}
+
+func (f *front) isJob() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.detached
 }
 
 // end gives back what the script had of the supervisor.

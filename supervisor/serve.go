@@ -73,6 +73,7 @@ type job struct {
 
 	terminal *bash.Terminal // nil for none
 	done     chan struct{}
+	stuck    stuck
 }
 
 // Serve is the supervisor of a session, until it has nothing to do or ctx is done. It returns nil at once where the
@@ -450,7 +451,8 @@ func (s *server) start(c *conn, q *request) error {
 	}
 	s.redact(log, q)
 	ctx, stop := context.WithCancel(s.ctx)
-	j := &job{kill: make(chan struct{}), stop: stop, stdin: stdinW, done: make(chan struct{})}
+	j := newJob(stop)
+	j.stdin = stdinW
 	stdinPath := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), stdinR.Fd())
 	if j.terminal = q.terminalOf(nil); j.terminal != nil {
 		stdinPath = ""
@@ -476,6 +478,9 @@ func (s *server) start(c *conn, q *request) error {
 		sh.Close()
 		stdinR.Close()
 		stdinW.Close()
+		if id >= 0 {
+			err = s.record(log, j, err)
+		}
 		err = errors.Join(err, log.Close())
 		if id < 0 {
 			s.unstart()
@@ -550,10 +555,11 @@ func (s *server) wait(c *conn, q *request) error {
 		_, _ = io.Copy(io.Discard, c.r)
 		close(gone)
 	})
-	select {
-	case <-j.done:
+	if err = j.ended(gone); err == nil {
 		err = c.sendJSON(frameDone, done{Job: q.Job})
-	case <-gone:
+	} else {
+		_ = c.send(frameError, []byte(err.Error()))
+		err = nil
 	}
 	c.Close()
 	listening.Wait()
@@ -600,6 +606,8 @@ func (s *server) kill(c *conn, q *request) error {
 		j.once.Do(func() { close(j.kill) })
 	}
 	j.stop()
-	<-j.done
+	if err := j.ended(nil); err != nil {
+		return err
+	}
 	return c.sendJSON(frameDone, done{Job: q.Job})
 }

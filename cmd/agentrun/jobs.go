@@ -104,7 +104,7 @@ with what there is to say then.`,
 					defer cancel()
 				}
 				if err := env.supervisorOf(s).Wait(ctx, j.Number); err != nil && ctx.Err() == nil {
-					return err
+					return aboutJob(j, err)
 				}
 				return env.printJobAgain(cmd.Context(), s, j.Number)
 			})
@@ -219,7 +219,7 @@ func aboutJob(j supervisor.Job, err error) error {
 	if errors.Is(err, supervisor.ErrNotRunning) {
 		return fmt.Errorf("job %s does not run: it is %s", j.ID, describeState(j))
 	}
-	return err
+	return fmt.Errorf("job %s: %w", j.ID, err)
 }
 
 // withJob finds a job of the session at hand.

@@ -19,8 +19,9 @@ func newSessionsRemoveCommand(env *environment) *cobra.Command {
 the home, and says where. sessions restore gives it back; gc deletes it after a
 month. The session must be named: neither --session nor the newest one is taken.
 
-A session with a run in flight is refused; --force removes it all the same. The
-run goes on then, and its output and end are recorded in the trash.
+A session with a run in flight is refused; --force removes it all the same. Its
+jobs and named shells are ended first; a run of exec or bash goes on, and its
+output and end are recorded in the trash.
 
 With --json it prints an object: id, path (where it was), trash (where it is).`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -499,3 +499,17 @@ func write(t *testing.T, name, content string, perm os.FileMode) {
 		t.Fatal(err)
 	}
 }
+
+// TestACommandThatIsStoppedIsEndedByItsTimeout: what it was asked waits until it goes on, and it is killed.
+func TestACommandThatIsStoppedIsEndedByItsTimeout(t *testing.T) {
+	p := sh("echo before; kill -STOP $$")
+	p.Timeout = 100 * time.Millisecond
+	p.patience = &patience{
+		interrupt: 50 * time.Millisecond, terminate: 50 * time.Millisecond, kill: 10 * time.Second,
+		quiet: time.Second, drain: time.Second, leaving: time.Second, leftover: time.Second,
+	}
+	exit, out := launch(t, t.Context(), p)
+	if exit.Code != CodeTimeout || exit.Signal != "SIGKILL" || out != "before\n" {
+		t.Errorf("%+v, %q", exit, out)
+	}
+}
