@@ -14,9 +14,6 @@ import (
 	"github.com/agentrun/agentrun/tool/python"
 )
 
-// maxCode is how much code is read of the standard input, in bytes: what goes to a kernel at once as JSON.
-const maxCode = 8 << 20
-
 func newPythonCommand(env *environment) *cobra.Command {
 	run := &commandRun{environment: env, cell: &cell{}}
 	cmd := &cobra.Command{
@@ -58,17 +55,17 @@ references) and result (the text of the last expression, or null).`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code := args[0]
 			if code == "-" {
-				b, err := env.readInput("-", maxCode)
+				b, err := env.readInput("-", python.MaxCode)
 				if err != nil {
 					return failed(err)
 				}
 				code = string(b)
 			}
-			switch {
-			case strings.TrimSpace(code) == "":
+			if strings.TrimSpace(code) == "" {
 				return usagef("there is no code: give some, as in: agentrun python 'print(1)'")
-			case strings.IndexByte(code, 0) >= 0:
-				return usagef("the code has a NUL byte, which Python does not read: leave it out")
+			}
+			if err := python.CheckCode(code); err != nil {
+				return usagef("%w", err)
 			}
 			return run.run(cmd.Context(), bash.Options{Script: code})
 		},

@@ -40,6 +40,7 @@ class All:
 		{"H", "<class '__main__.H'>\n", "", ""},
 		{"display('<p>one</p><p>two</p>', mime='text/html')", "one\ntwo\n", "text/html", "<p>one"},
 		{"display({'a': 1}, mime='application/json')", "{\n  \"a\": 1\n}\n", "application/json", "{"},
+		{"try: display(b'', mime='image/gif')\nexcept ValueError as e: print(e)", "display shows text/plain, image/png, image/jpeg, text/markdown, text/html, application/json, and no image/gif\n", "", ""},
 		{"display('a', 1)", "'a'\n1\n", "", ""},
 		{"agrees = agentrun.display is display; agrees", "True\n", "", ""},
 	} {

@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/tool/bash"
 )
 
 func TestATimeoutKeepsTheState(t *testing.T) {
@@ -291,6 +293,54 @@ func TestACellThatIsCancelledAtOnceKeepsTheState(t *testing.T) {
 		}
 	}
 	if got := cell(t, k, "a"); got.result() != "1" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestInterruptsAtAnyMomentKeepTheState(t *testing.T) {
+	k := kernel(t, Options{})
+	cell(t, k, "a = 1; p = b'\\x89PNG' + bytes(1 << 16)")
+	host := func(c *Cell) {
+		c.Host = func(context.Context, string, json.RawMessage) (any, error) {
+			return content{Base64: make([]byte, 1<<18)}, nil
+		}
+	}
+	rounds := 60
+	if testing.Short() {
+		rounds = 10
+	}
+	for i := range rounds {
+		code := "while True: display(p, mime='image/png')"
+		if i%2 == 0 {
+			code = "while True: agentrun.read('x')"
+		}
+		got := cell(t, k, code, host, func(c *Cell) { c.Timeout = time.Duration(5+i%7) * time.Millisecond })
+		if !got.TimedOut || got.Lost != nil {
+			t.Fatalf("%d: %+v", i, got.Exit)
+		}
+		if got := cell(t, k, "len(agentrun.read('x')), a", host); got.result() != "(262144, 1)" {
+			t.Fatalf("%d: %+v", i, got)
+		}
+	}
+}
+
+func TestAnExceptionGroupIsTold(t *testing.T) {
+	k := kernel(t, Options{})
+	got := cell(t, k, "import sys\nif sys.version_info < (3, 11): print('ValueError: 1 line 3')\nelse: raise ExceptionGroup('two', [ValueError(1), KeyError(2)])")
+	if !strings.Contains(got.out, "ValueError: 1") || !strings.Contains(got.out, "line 3") || strings.Contains(got.out, "agentrun kernel") {
+		t.Error(got.out)
+	}
+}
+
+func TestCodeThatNoKernelCanBeGivenIsRefused(t *testing.T) {
+	k := kernel(t, Options{})
+	for code, want := range map[string]string{"\xff": "no UTF-8", "a\x00": "NUL", strings.Repeat("#", MaxCode+1): "are the most"} {
+		_, _, err := k.RunCell(t.Context(), &Cell{Script: bash.Script{Text: code}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.10q: %v", code, err)
+		}
+	}
+	if got := cell(t, k, strings.Repeat("#", MaxCode)); got.Code != 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -290,8 +290,8 @@ func (i *instance) prune() {
 type request struct {
 	Cell int         `json:"cell"`
 	Code string      `json:"code"`
-	Dir  string      `json:"cwd,omitempty"`
-	Env  [][2]string `json:"env,omitempty"`
+	Dir  []byte      `json:"cwd,omitempty"` // a path need not be UTF-8, nor has a variable to
+	Env  [][2][]byte `json:"env,omitempty"`
 }
 
 // send gives a cell to the kernel.
@@ -313,10 +313,10 @@ func (i *instance) send(c *Cell, number int) error {
 		}
 		files = append(files, f)
 	}
-	q := request{Cell: number, Code: c.Text, Dir: c.Dir}
+	q := request{Cell: number, Code: c.Text, Dir: []byte(c.Dir)}
 	for _, kv := range c.Env {
 		k, v, _ := strings.Cut(kv, "=")
-		q.Env = append(q.Env, [2]string{k, v})
+		q.Env = append(q.Env, [2][]byte{[]byte(k), []byte(v)})
 	}
 	if err := i.control.send(q, files...); err != nil && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) { // that it is gone is seen later
 		return fmt.Errorf("giving the cell to the kernel: %w", err)

@@ -55,6 +55,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -65,6 +66,22 @@ type Cell struct {
 	bash.Script
 	// Host answers what the code asks for; nil refuses.
 	Host Host
+}
+
+// MaxCode is how long the code of a cell may be, in bytes.
+const MaxCode = 8 << 20
+
+// CheckCode returns an error that says so if no kernel can be given the code.
+func CheckCode(code string) error {
+	switch {
+	case len(code) > MaxCode:
+		return fmt.Errorf("the code has %d bytes, and %d are the most: put data into a file", len(code), MaxCode)
+	case strings.IndexByte(code, 0) >= 0:
+		return errors.New("the code has a NUL byte, which Python does not read: leave it out")
+	case !utf8.ValidString(code):
+		return errors.New("the code is no UTF-8, which Python reads: write other bytes as escapes, such as b'\\xff'")
+	}
+	return nil
 }
 
 // Outcome is what a cell left beside its output.
@@ -151,6 +168,9 @@ func New(o Options) (*Kernel, error) {
 
 // RunCell implements [Runner].
 func (k *Kernel) RunCell(ctx context.Context, c *Cell) (bash.Exit, Outcome, error) {
+	if err := CheckCode(c.Text); err != nil {
+		return bash.Exit{}, Outcome{}, fmt.Errorf("running a cell: %w", err)
+	}
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()

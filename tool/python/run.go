@@ -63,6 +63,9 @@ func Run(ctx context.Context, o RunOptions) (Result, error) {
 	if o.Kernel == nil || len(o.Argv) > 0 {
 		return Result{}, errors.New("running a cell: give a kernel and code")
 	}
+	if err := CheckCode(o.Script); err != nil {
+		return Result{}, fmt.Errorf("running a cell: %w", err)
+	}
 	r := &run{RunOptions: o, ctx: context.WithoutCancel(ctx)}
 	b := o.Options
 	b.Shell, b.Language = r, &bash.Language{Name: language, Message: r.message}

@@ -20,6 +20,7 @@ import fcntl
 import io
 import linecache
 import os
+import select
 import signal
 import threading
 import time
@@ -36,8 +37,45 @@ MAX_RESULT = 50 << 10  # characters of a result that are handed over; the output
 MAX_SOURCE = 8 << 20  # bytes of HTML and JSON that are handed over beside their text
 MAX_IMAGE = 32 << 20
 MAX_FRAME = 64 << 20
+MAX_ARTIFACT = 32 << 20
 MAX_FRAMES = 24  # of a traceback
 PRETTY = 20_000  # characters from which on a container is printed on one line
+
+
+class State:
+    cell = None  # that which runs, or ran last
+    running = False  # a cell's code: an interrupt is for it
+    held = 0  # an interrupt has to wait
+    deferred = False  # and one does
+    task = None  # that the code awaits
+    interrupted = False
+    child = False  # of a cell that forked
+    loop = None
+    flags = ASYNC
+    displayed = 0
+
+
+state = State()
+main = threading.get_ident()
+current = contextvars.ContextVar("agentrun_cell")
+
+
+class Hold:
+    """An interrupt waits until the end of it: half a frame would be the end of the kernel."""
+
+    def __enter__(self):
+        if threading.get_ident() == main:
+            state.held += 1
+
+    def __exit__(self, *_):
+        if threading.get_ident() == main:
+            state.held -= 1
+            if not state.held and state.deferred:
+                state.deferred = False
+                raise KeyboardInterrupt
+
+
+hold = Hold()
 
 
 class Gone(Exception):
@@ -58,7 +96,8 @@ class Channel:
         self.socket = _socket.socket(fileno=self.fd)
         self.inode = os.fstat(self.fd).st_ino
         self.came = bytearray()  # of a frame whose reading was interrupted
-        self.going = b""  # of a frame whose writing was
+        self.poll = select.poll()
+        self.poll.register(self.fd, select.POLLIN)
         self.lock = threading.RLock()  # of writing
 
     def check(self):
@@ -70,39 +109,36 @@ class Channel:
             os.write(2, b"[The cell closed a descriptor that the kernel needs: the kernel ends]\n")
             os._exit(70)
 
-    def flush(self):
-        while self.going:
-            self.going = self.going[self.socket.send(self.going) :]
-
     def send(self, value):
         body = dumps(value).encode()
         if len(body) > MAX_FRAME:
             raise ValueError("it is larger than %d MiB" % (MAX_FRAME >> 20))
-        with self.lock:
+        with hold, self.lock:
             self.check()
-            self.flush()
-            self.going = len(body).to_bytes(4, "big") + key + body
-            self.flush()
+            self.socket.sendall(len(body).to_bytes(4, "big") + key + body)
 
     def fill(self, n, fds=None):
         while len(self.came) < n:
-            if fds is None:
-                b = self.socket.recv(min(n - len(self.came), 1 << 20))
-            else:
-                b, with_it, _, _ = self.socket.recvmsg(n - len(self.came), 64, 0x40000000)  # MSG_CMSG_CLOEXEC
-                for level, kind, data in with_it:
-                    if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
-                        fds.extend(int.from_bytes(data[i : i + 4], sys.byteorder) for i in range(0, len(data) - 3, 4))
+            self.poll.poll()
+            with hold:
+                if fds is None:
+                    b = self.socket.recv(min(n - len(self.came), 1 << 20))
+                else:
+                    b, with_it, _, _ = self.socket.recvmsg(n - len(self.came), 64, 0x40000000)  # MSG_CMSG_CLOEXEC
+                    for level, kind, data in with_it:
+                        if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
+                            fds.extend(int.from_bytes(data[i : i + 4], sys.byteorder) for i in range(0, len(data) - 3, 4))
+                self.came += b
             if not b:
                 raise Gone
-            self.came += b
 
     def receive(self, fds=None):
         self.fill(20, fds)
         n = 20 + int.from_bytes(self.came[:4], "big")
         self.fill(n)
-        body = bytes(self.came[20:n])
-        self.came.clear()
+        with hold:
+            body = bytes(self.came[20:n])
+            self.came.clear()
         return loads(body)
 
     def close(self):
@@ -123,22 +159,6 @@ class Cell:
                 close(fd)
             except OSError:
                 pass
-
-
-class State:
-    cell = None  # that which runs, or ran last
-    running = False  # a cell's code: an interrupt is for it
-    task = None  # that the code awaits
-    interrupted = False
-    child = False  # of a cell that forked
-    loop = None
-    flags = ASYNC
-    count = 0
-    displayed = 0
-
-
-state = State()
-current = contextvars.ContextVar("agentrun_cell")
 
 
 class Raw(io.BufferedIOBase):
@@ -308,7 +328,9 @@ def bash(script, timeout=None, cwd=None, env=None):
 
 def artifact(name, data):
     """Keeps text or bytes as an artifact of the session, and returns its URL."""
-    b = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data)
+    b = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(memoryview(data))
+    if len(b) > MAX_ARTIFACT:
+        raise Error("agentrun.artifact: %d bytes are more than %d MiB: print them, or write them to a file" % (len(b), MAX_ARTIFACT >> 20))
     return bridge.ask("artifact", name=str(name), base64=binascii.b2a_base64(b, newline=False).decode())["url"]
 
 
@@ -350,6 +372,9 @@ HOOKS = (
     ("_repr_html_", "text/html"),
     ("_repr_json_", "application/json"),
 )
+
+
+SHOWN = ("text/plain",) + tuple(mime for _, mime in HOOKS)
 
 
 def forms(obj):
@@ -424,6 +449,8 @@ def html_text(html):
 def show(obj, mime=None):
     """Makes a Shown of obj, which is of the media type mime itself where one is given."""
     shown = Shown()
+    if mime is not None and mime not in SHOWN:
+        raise ValueError("display shows %s, and no %s" % (", ".join(SHOWN), mime))
     got = forms(obj) if mime is None else {mime: obj}
     for kind in sorted(got):
         if kind in ("image/png", "image/jpeg"):
@@ -528,6 +555,9 @@ def on_interrupt(_, frame):
     if not state.running:
         return
     state.interrupted = True
+    if state.held:
+        state.deferred = True
+        return
     task = state.task
     if task is not None and not task.done():
         where = frame.f_globals.get("__name__", "") if frame else ""
@@ -597,6 +627,12 @@ def short(e, seen=None):
         lines += short(cause, seen) + ["\nThe above exception was the direct cause of the following exception:\n\n"]
     elif cause is None and context is not None and not e.__suppress_context__ and id(context) not in seen:
         lines += short(context, seen) + ["\nDuring handling of the above exception, another exception occurred:\n\n"]
+    group = getattr(builtins, "BaseExceptionGroup", None)
+    if group is not None and isinstance(e, group):
+        tb = e.__traceback__
+        while tb is not None and not tb.tb_frame.f_code.co_filename.startswith("<cell "):
+            tb = tb.tb_next
+        return lines + traceback.format_exception(type(e), e, tb, chain=False)
     frames = traceback.extract_tb(e.__traceback__)
     while frames and frames[0].filename == "<agentrun kernel>":
         del frames[0]
@@ -681,13 +717,13 @@ def serve():
         os.dup2(fds[0], 1)
         os.dup2(fds[-1], 2)
         signal.signal(signal.SIGINT, on_interrupt)
-        state.interrupted, state.displayed = False, 0
+        state.interrupted, state.deferred, state.displayed = False, False, 0
         before = used()
         try:
             for k, v in request.get("env") or ():
-                os.environ[k] = v
+                os.environb[binascii.a2b_base64(k)] = binascii.a2b_base64(v)
             if request.get("cwd"):
-                os.chdir(request["cwd"])
+                os.chdir(binascii.a2b_base64(request["cwd"]))
         except OSError as e:
             print(e, file=sys.stderr)
             code, text = 1, None
