@@ -135,7 +135,11 @@ func (s *spec) rlimits() error {
 		if n <= 0 {
 			return nil
 		}
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: uint64(n), Max: uint64(n)}); err != nil {
+		most := unix.Rlimit{Cur: uint64(n), Max: uint64(n)}
+		if resource == unix.RLIMIT_CPU {
+			most.Max++ // SIGXCPU comes first, and says what it was; then SIGKILL
+		}
+		if err := unix.Setrlimit(resource, &most); err != nil {
 			return fmt.Errorf("limiting %s: %w", what, err)
 		}
 		return nil

@@ -386,3 +386,28 @@ func listing(t *testing.T, dir string) string {
 	}
 	return b.String()
 }
+
+// TestTheAttemptsComeThroughWithoutASandbox shows that they are refused by the sandbox and by nothing else: those that
+// harm nobody are made without one.
+func TestTheAttemptsComeThroughWithoutASandbox(t *testing.T) {
+	for _, name := range []string{
+		"create outside", "write outside", "truncate outside", "remove outside", "chmod outside", "chown outside", "utimes outside",
+		"rename to outside", "rename from outside", "hard link from outside", "symlink to outside", "symlinked directory to outside",
+		"read-only descriptor reopened", "root of another process", "directory of another process", "memory of another process",
+		"environment of another process", "descriptors of another process", "process_vm_readv", "signal", "pidfd of another",
+	} {
+		t.Run(name, func(t *testing.T) {
+			outside, workspace := place(t)
+			t.Chdir(workspace)
+			neighbour := exec.Command("sleep", "1000")
+			neighbour.Dir = outside
+			if err := neighbour.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = neighbour.Process.Kill(); _ = neighbour.Wait() }()
+			if err := attempts[name](outside, neighbour.Process.Pid); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

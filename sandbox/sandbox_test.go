@@ -6,9 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -18,6 +20,9 @@ func TestMain(m *testing.M) {
 	Main()
 	if len(os.Args) > 1 && os.Args[1] == "escape" {
 		os.Exit(escape(os.Args[2:]))
+	}
+	if workspace := os.Getenv(ownerVariable); workspace != "" {
+		os.Exit(owner(workspace))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -43,6 +48,7 @@ func command(t *testing.T, b *Box, dir, path string, argv ...string) outcome {
 	}
 	var out bytes.Buffer
 	cmd := &exec.Cmd{Path: l.Path, Args: l.Argv, Env: l.Env, Dir: dir, ExtraFiles: []*os.File{l.Report}, Stdout: &out, Stderr: &out, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	cmd.WaitDelay = time.Second // what is left behind may have the output open
 	l.Attr.Apply(cmd.SysProcAttr)
 	if err := cmd.Start(); err != nil {
 		l.Abandon()
@@ -150,4 +156,93 @@ func TestAlsoForAnOrdinaryUser(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	t.Logf("%s", out)
+}
+
+func TestWhatIsNotPossibleIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		policy Policy
+		want   string
+	}{
+		"a mode that is none":        {Policy{Mode: "strict"}, `there is no sandbox "strict": give off, read-only or workspace`},
+		"a workspace without a root": {Policy{Mode: Workspace}, "the sandbox workspace has no directory"},
+		"a root that is a file":      {Policy{Mode: Workspace, Roots: []string{file}}, "is not a directory"},
+		"a root that is not there":   {Policy{Mode: Workspace, Roots: []string{dir + "/no"}}, "no such file"},
+		"everything as a workspace":  {Policy{Mode: Workspace, Roots: []string{"/"}}, "the workspace can not be /"},
+		"a limit below 0":            {Policy{Limits: Limits{Disk: -1}}, "below 0"},
+	} {
+		b, err := New(c.policy)
+		if err == nil {
+			b.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	only = viaBubblewrap
+	defer func() { only = viaNothing }()
+	t.Setenv("PATH", dir)
+	_, err := New(Policy{Mode: ReadOnly})
+	if !errors.Is(err, ErrImpossible) || !strings.Contains(err.Error(), "bubblewrap: it is not installed") {
+		t.Errorf("without means: %v", err)
+	}
+}
+
+func TestACommandThatCanNotBeExecutedIsAnErrno(t *testing.T) {
+	ways(t, func(t *testing.T) {
+		b := box(t, Policy{Mode: ReadOnly})
+		l, err := b.Launch(Command{Path: "/etc/passwd", Argv: []string{"x"}, Dir: "/", Report: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := &exec.Cmd{Path: l.Path, Args: l.Argv, Dir: "/", ExtraFiles: []*os.File{l.Report}, SysProcAttr: &syscall.SysProcAttr{}}
+		l.Attr.Apply(cmd.SysProcAttr)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Began(cmd.Process.Pid); !errors.Is(err, syscall.EACCES) {
+			t.Errorf("%v", err)
+		}
+		_ = cmd.Wait()
+	})
+}
+
+func TestLimitsAreReadAndWritten(t *testing.T) {
+	size := func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }
+	var l Limits
+	const text = "memory=1073741824,processes=100,file=1048576,disk=2147483648,cpu=1m0s"
+	if err := ParseLimits(&l, text, size); err != nil || l.String() != text {
+		t.Errorf("%q, %v", l, err)
+	}
+	for _, wrong := range []string{"", "memory", "memory=x", "cpu=1ms", "processes=0", "swap=1", "memory=1,,"} {
+		if err := ParseLimits(&Limits{}, wrong, size); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+	if got := (Limits{Memory: 1}).Or(Limits{Memory: 2, Disk: 3}); got != (Limits{Memory: 1, Disk: 3}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheNetworkIsThereUnlessItIsOff(t *testing.T) {
+	ways(t, func(t *testing.T) {
+		links := func(p Policy) string { return in(t, box(t, p), "/", "cat /proc/net/dev").output }
+		if got := links(Policy{Mode: ReadOnly, NetOff: true}); strings.Count(got, ":") != 1 {
+			t.Errorf("off: %s", got)
+		}
+		mine, err := os.ReadFile("/proc/net/dev")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := links(Policy{Mode: ReadOnly}); strings.Count(got, ":") != strings.Count(string(mine), ":") {
+			t.Errorf("on: %s", got)
+		}
+		if got := links(Policy{NetOff: true}); strings.Count(got, ":") != 1 {
+			t.Errorf("off alone: %s", got)
+		}
+	})
 }

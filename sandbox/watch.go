@@ -21,6 +21,15 @@ type Reached struct {
 	Text  string `json:"text"`  // a sentence without a full stop
 }
 
+// Names are those of the limits, with commas between them.
+func Names(all []Reached) string {
+	names := make([]string, len(all))
+	for i, r := range all {
+		names[i] = r.Limit
+	}
+	return strings.Join(names, ",")
+}
+
 // look is how often limits are looked at that the kernel does not hold.
 const look = 50 * time.Millisecond
 

@@ -328,6 +328,9 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 // start is what the log is told of the run.
 func (r *run) start(p *Process, where location) Start {
 	s := Start{Run: r.id, Command: r.command, Remote: r.Host, Cwd: where.dir, Began: r.began, Owner: process.Self()}
+	if !r.Sandbox.IsZero() {
+		s.Sandbox = r.Sandbox.String()
+	}
 	if !p.shell {
 		s.Argv = p.Argv
 	}
@@ -399,7 +402,7 @@ func (r *run) conclude(res *Result) {
 	res.Output = WithRemarks(sum.View, res.Remarks(r.Timeout))
 	res.Finish = Finish{
 		Run: r.id, TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
-		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, Delivered: r.stayed,
+		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, Delivered: r.stayed, Limits: sandbox.Names(res.Limits),
 	}
 	if res.Signal != "" {
 		res.Finish.Signal = &res.Signal

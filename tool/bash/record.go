@@ -36,6 +36,7 @@ type Start struct {
 	Cwd      string    `json:"cwd"`
 	Artifact *int64    `json:"artifact"`           // null: a number is taken when there is output to keep
 	Began    time.Time `json:"startTime"`          // by the wall clock, to the millisecond
+	Sandbox  string    `json:"sandbox,omitempty"`  // what it may do, in words; "" is everything
 	Job      bool      `json:"job,omitempty"`      // it goes on by itself, and its artifact is its output from the first byte
 	Language string    `json:"language,omitempty"` // of Command, where that is not a shell's: "python"
 	// Terminal is the size of the terminal that the command has at its start; null is none.
@@ -57,6 +58,7 @@ type Finish struct {
 	DurationMS int64           `json:"durationMs"`
 	TotalBytes int64           `json:"totalBytes"`
 	TotalLines int64           `json:"totalLines"`
+	Limits     string          `json:"limits,omitempty"` // those of the sandbox that it ran into: "memory,processes"
 	// Delivered: a run that was to be a job ended before, so that who waited for it has its result.
 	Delivered bool `json:"delivered,omitempty"`
 	// Interrupted is set when the end was recorded by somebody else, later (EndInterrupted): "killed" with the process that
