@@ -22,6 +22,8 @@ nothing is ever removed. All settings there are:
       "home": {"log": "50GB", "artifacts": "200GB", "blobs": "20GB"}
     },
     "retention": {"sessions": "90d", "trash": "30d"},
+    "sandbox": {"mode": "workspace", "net": "off", "limits": {"memory": "4GB",
+      "processes": 500, "cpu": "10m", "file": "1GB", "disk": "10GB"}},
     "redact": {"mode": "reversible", "recipient": "age1..."},
     "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"}
   }
@@ -31,6 +33,8 @@ quota.session   limits each session, quota.home all of them together:
     .artifacts  kept output, what agents handed back, and their sessions
     .blobs      images, long strings, and files of checkpoints; of a session
                 those it cites
+sandbox         what commands may do where no flag says otherwise: --sandbox,
+                --net and --limit of agentrun exec
 retention       what gc --apply may take away because it is old:
     .sessions   moves sessions to the trash that nobody wrote to for so long
     .trash      empties the trash of what was removed so long ago (30d)
