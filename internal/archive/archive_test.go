@@ -273,6 +273,8 @@ func FuzzArchive(f *testing.F) {
 	for _, data := range [][]byte{zipped(f, zip.Deflate), zipped(f, zip.Store), tarred(f), gzipped(f, tarred(f)), zstded(f, tarred(f)), gzipped(f, []byte("x"))} {
 		f.Add(data, "a.txt")
 	}
+	defer func(most int64) { scanLimit = most }(scanLimit)
+	scanLimit = 4 << 20
 	f.Fuzz(func(t *testing.T, data []byte, name string) {
 		s := source(data, "x.gz")
 		if s.Format == "" {

@@ -38,6 +38,9 @@ func (p *position) offset() int64 {
 	return off
 }
 
+// scanLimit is MaxScan. Tests change it.
+var scanLimit int64 = MaxScan
+
 // errScan ends a scan that has gone on for long enough.
 var errScan = errors.New("enough was read")
 
@@ -85,7 +88,7 @@ func (s Source) stream(ctx context.Context) (*stream, error) {
 	default:
 		return nil, fmt.Errorf("%q is no format of archives", s.Format)
 	}
-	content := bufio.NewReaderSize(&scanned{plain, MaxScan}, Window)
+	content := bufio.NewReaderSize(&scanned{cancelled{ctx, plain}, scanLimit}, Window)
 	head, err := content.Peek(Window)
 	if err != nil && err != io.EOF {
 		t.close()
