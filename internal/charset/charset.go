@@ -11,6 +11,8 @@ package charset
 import (
 	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -36,6 +38,9 @@ type Encoding struct {
 var (
 	UTF16LE = Encoding{"UTF-16LE", unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM)}
 	UTF16BE = Encoding{"UTF-16BE", unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM)}
+
+	// ShiftJIS is that of Japanese before Unicode.
+	ShiftJIS = Encoding{"Shift-JIS", japanese.ShiftJIS}
 
 	windows1252 = Encoding{"Windows-1252", charmap.Windows1252}
 	latin1      = Encoding{"ISO-8859-1", charmap.ISO8859_1}
@@ -64,6 +69,33 @@ func (e Encoding) NewDecoder() transform.Transformer {
 	return e.enc.NewDecoder().Transformer
 }
 
+// Decode returns a text in UTF-8. The error is set when it is not to be had back: it has what is
+// no character in the encoding.
+func (e Encoding) Decode(data []byte) ([]byte, error) {
+	if e.enc == nil {
+		return data, nil
+	}
+	text, err := e.enc.NewDecoder().Bytes(data)
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", e, err)
+	}
+	if again, err := e.Encode(text); err != nil || !bytes.Equal(again, data) {
+		return nil, fmt.Errorf("decoding %s: %w", e, ErrDamaged)
+	}
+	return text, nil
+}
+
+// ErrDamaged is returned for a text that is not all of characters.
+var ErrDamaged = errors.New("it has what is no character in it")
+
+// Encode is the inverse of Decode. A character that the encoding does not have is an error.
+func (e Encoding) Encode(text []byte) ([]byte, error) {
+	if e.enc == nil {
+		return text, nil
+	}
+	return e.enc.NewEncoder().Bytes(text)
+}
+
 // kind is what the characters of an encoding look like.
 type kind int
 
@@ -82,7 +114,7 @@ type candidate struct {
 
 // known are encodings by the names that chardet gives.
 var known = map[string]candidate{
-	"Shift_JIS":    {Encoding{"Shift-JIS", japanese.ShiftJIS}, double, 30},
+	"Shift_JIS":    {ShiftJIS, double, 30},
 	"EUC-JP":       {Encoding{"EUC-JP", japanese.EUCJP}, double, 30},
 	"GB18030":      {Encoding{"GB18030", simplifiedchinese.GB18030}, double, 30},
 	"Big5":         {Encoding{"Big5", traditionalchinese.Big5}, double, 30},

@@ -134,6 +134,7 @@ var along = map[arrow]string{
 	{"tool/edit", "tool/workspace"}:                          "the way of new content into a file",
 	{"tool/read", "tool/workspace"}:                          "which files may be read",
 	{"tool/toolset", "tool"}:                                 "offers tools together",
+	{"internal/textform", "internal/charset"}:                "encodings that are not Western",
 	{"internal/walk", "internal/gitignore"}:                  "leaves out what git ignores",
 	{"tool/find", "internalurl"}:                             "tells URLs from paths",
 	{"tool/find", "tool"}:                                    "implements Tool",

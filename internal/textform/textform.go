@@ -4,8 +4,9 @@
 // Decode and [Form.Encode] are inverse to the byte: a file that Decode took apart and
 // that was not changed is encoded as it was, or Decode refuses it. UTF-8 is the rule, and
 // costs a look at the bytes. A byte order mark of UTF-16, or the zero bytes that text in
-// it has, make a file UTF-16; what is no UTF-8 and has no zero byte is Windows-1252 or
-// ISO 8859-1 if it looks like text, and else UTF-8 with damage, which is left as it is.
+// it has, make a file UTF-16; what is no UTF-8 and has no zero byte is what package charset
+// guesses, Windows-1252 or ISO 8859-1 if that is nothing else and it looks like text, and else UTF-8 with damage, which
+// is left as it is.
 //
 // All functions are safe for concurrent use.
 package textform
@@ -18,6 +19,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding/charmap"
+
+	"github.com/agentrun/agentrun/internal/charset"
 )
 
 // Encoding is how characters are bytes.
@@ -29,11 +32,12 @@ const (
 	UTF16BE
 	Windows1252
 	Latin1 // ISO 8859-1
+	Other  // one of package charset, which Form.Name tells
 )
 
 // String is the name by which people know the encoding.
 func (e Encoding) String() string {
-	return [...]string{"UTF-8", "UTF-16LE", "UTF-16BE", "Windows-1252", "ISO-8859-1"}[e]
+	return [...]string{"UTF-8", "UTF-16LE", "UTF-16BE", "Windows-1252", "ISO-8859-1", "another encoding"}[e]
 }
 
 // ErrBinary is returned for bytes that are no text.
@@ -42,13 +46,22 @@ var ErrBinary = errors.New("it is binary")
 // Form is how a text is written down.
 type Form struct {
 	Encoding Encoding
-	BOM      bool // it begins with a byte order mark
+	charset  charset.Encoding // for Other
+	BOM      bool             // it begins with a byte order mark
 	// CRLF is set when every line ends with a carriage return and a newline.
 	CRLF bool
 	// Mixed is set when only some do.
 	Mixed bool
 	// FinalNewline is set when the last line has an end.
 	FinalNewline bool
+}
+
+// Name is the name by which people know the encoding.
+func (f Form) Name() string {
+	if f.Encoding == Other {
+		return f.charset.String()
+	}
+	return f.Encoding.String()
 }
 
 // Window is how many of the first bytes of a file Detect wants.
@@ -149,6 +162,13 @@ func Decode(data []byte) ([]byte, Form, error) {
 	}
 	f := Form{Encoding: e, BOM: bom > 0}
 	text := data[bom:]
+	if e >= Windows1252 {
+		if decoded, c, ok := other(data); ok {
+			f.Encoding, f.charset = Other, c
+			f.ends(decoded)
+			return decoded, f, nil
+		}
+	}
 	if e != UTF8 {
 		text = e.Append(nil, text)
 		if again, err := f.Encode(text); err != nil || !bytes.Equal(again, data) {
@@ -157,6 +177,18 @@ func Decode(data []byte) ([]byte, Form, error) {
 	}
 	f.ends(text)
 	return text, f, nil
+}
+
+// other decodes a text that is neither UTF-8 nor Western.
+func other(data []byte) ([]byte, charset.Encoding, bool) {
+	var check charset.Checker
+	_, _ = check.Write(data) // never fails
+	c := check.Guess()
+	if c.IsUTF8() || c.Western() {
+		return nil, c, false
+	}
+	text, err := c.Decode(data)
+	return text, c, err == nil
 }
 
 func (f *Form) ends(text []byte) {
@@ -238,6 +270,13 @@ func (f Form) Encode(text []byte) ([]byte, error) {
 			return text, nil
 		}
 		return append(out, text...), nil
+	}
+	if f.Encoding == Other {
+		out, err := f.charset.Encode(text)
+		if err != nil {
+			return nil, fmt.Errorf("the file is %s, which does not have all of these characters; use others, or convert the file first", f.Name())
+		}
+		return out, nil
 	}
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])

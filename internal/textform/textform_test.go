@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/agentrun/agentrun/internal/charset"
 )
 
 func TestDecodeKnowsTheForm(t *testing.T) {
@@ -15,6 +17,13 @@ func TestDecodeKnowsTheForm(t *testing.T) {
 			b.WriteByte(byte(r >> 8))
 		}
 		return b.String()
+	}
+	sjis := func(s string) string {
+		out, err := charset.ShiftJIS.Encode([]byte(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
 	}
 	for _, c := range []struct {
 		name, data, text string
@@ -32,6 +41,7 @@ func TestDecodeKnowsTheForm(t *testing.T) {
 		{"characters of two units", "\xff\xfe\x3d\xd8\x00\xde", "😀", Form{Encoding: UTF16LE, BOM: true}},
 		{"Latin-1", "gr\xfcn\n", "grün\n", Form{Encoding: Latin1, FinalNewline: true}},
 		{"Windows-1252", "\x80 5\n", "€ 5\n", Form{Encoding: Windows1252, FinalNewline: true}},
+		{"Shift-JIS", sjis("吾輩は猫である。名前はまだ無い。\r\n"), "吾輩は猫である。名前はまだ無い。\r\n", Form{Encoding: Other, charset: charset.ShiftJIS, CRLF: true, FinalNewline: true}},
 		{"damaged UTF-8", "grün grün \xfc", "grün grün \xfc", Form{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -55,8 +65,8 @@ func TestDecodeRefusesWhatIsNoText(t *testing.T) {
 }
 
 func TestEncodeRefusesWhatTheEncodingHasNot(t *testing.T) {
-	for _, f := range []Form{{Encoding: Latin1}, {Encoding: Windows1252}} {
-		if out, err := f.Encode([]byte("✓")); err == nil || !strings.Contains(err.Error(), "convert the file first") {
+	for _, f := range []Form{{Encoding: Latin1}, {Encoding: Windows1252}, {Encoding: Other, charset: charset.ShiftJIS}} {
+		if out, err := f.Encode([]byte("ё✓é")); err == nil || !strings.Contains(err.Error(), "convert the file first") {
 			t.Errorf("%s: %q, %v", f.Encoding, out, err)
 		}
 	}

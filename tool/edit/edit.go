@@ -88,7 +88,7 @@ func Do(ctx context.Context, w *workspace.Workspace, r Request, o Output) (Resul
 		if err != nil {
 			return nil, fmt.Errorf("%s was not changed: %w", r.Path, err)
 		}
-		before, after, res.Encoding = text, out, form.Encoding.String()
+		before, after, res.Encoding = text, out, form.Name()
 		if out, err = form.Encode(out); err != nil {
 			return nil, fmt.Errorf("%s was not changed: %w", r.Path, err)
 		}

@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/charset"
 	"github.com/agentrun/agentrun/tool/workspace"
 )
 
@@ -218,4 +220,36 @@ func TestAChangeWithoutARecordIsToldWithItsDiff(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 	holds(t, w, "a", "2\n")
+}
+
+func TestEditsAreMadeInTheEncodingOfTheFile(t *testing.T) {
+	sjis := func(s string) []byte {
+		out, err := charset.ShiftJIS.Encode([]byte(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	const text = "吾輩は猫である。\r\n名前はまだ無い。\r\nどこで生れたかとんと見当がつかぬ。\r\n"
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := os.WriteFile(path, sjis(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	w, err := workspace.Open(workspace.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	res, err := Do(t.Context(), w, Request{Path: "f", Edits: []Edit{{Old: "名前はまだ無い。\n", New: "名前はタマ。\n"}}}, Output{})
+	if err != nil || res.Encoding != "Shift-JIS" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	got, err := os.ReadFile(path)
+	if want := sjis(strings.Replace(text, "まだ無い", "タマ", 1)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%q, want %q, %v", got, want, err)
+	}
+	if _, err := Do(t.Context(), w, Request{Path: "f", Edits: []Edit{{Old: "タマ", New: "Zoë"}}}, Output{}); err == nil || !strings.Contains(err.Error(), "the file is Shift-JIS") {
+		t.Errorf("%v", err)
+	}
 }

@@ -100,7 +100,7 @@ func Do(ctx context.Context, w *workspace.Workspace, r Request, o edit.Output) (
 // keep gives a text the form that the file has.
 func (r *Result) keep(text []byte, own, form textform.Form) []byte {
 	if form.Encoding != textform.UTF8 {
-		r.Kept = append(r.Kept, form.Encoding.String())
+		r.Kept = append(r.Kept, form.Name())
 	}
 	if form.BOM && !own.BOM {
 		r.Kept = append(r.Kept, "BOM")
