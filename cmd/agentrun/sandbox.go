@@ -12,6 +12,7 @@ import (
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/tool/ssh"
 )
 
 // sandboxHelp is the part of the help that tells of the flags of confinement.
@@ -126,7 +127,7 @@ func ownFiles(s *session.Session) (protected, hidden []string) {
 			protected = append(protected, path)
 		}
 	}
-	return protected, []string{filepath.Join(home, "run")}
+	return protected, append([]string{filepath.Join(home, "run")}, ssh.Sockets()...)
 }
 
 // sandboxResult is what of a run in a sandbox is printed with --json.

@@ -103,10 +103,12 @@ func (e *environment) hostSettings() (config.Config, error) {
 	return c, err
 }
 
+var errOffline = errors.New("no host is reached, because commands have no network here: --net, or sandbox.net in config.json of the home, is off")
+
 // offline returns an error where commands are to have no network.
 func offline(c config.Config) error {
 	if c.Sandbox.Net == "off" {
-		return errors.New("no host is reached, because sandbox.net in config.json of the home is off")
+		return errOffline
 	}
 	return nil
 }

@@ -52,6 +52,9 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		shell.Dir, shell.Artifacts = b.files.Dir(), out.Artifacts
 		shell.Background = &inSession{b}
 		hosts.Artifacts = out.Artifacts
+		if b.policy != nil && b.policy.NetOff {
+			hosts.Off = errOffline
+		}
 		urls = &sources{b.environment, b.manager, b.session}
 		pages.Router, pages.Blobs = internalurl.ForSession(b.manager, b.session), b.manager.Blobs()
 		code.Dir, code.Artifacts, code.Blobs = b.files.Dir(), out.Artifacts, b.session

@@ -50,16 +50,29 @@ var fixed = []string{
 // odd are characters that mean something in a configuration of ssh, or to the shell that ssh starts for a ProxyJump.
 const odd = " \t\n'\"\\%$*?[]{}()<>|&;`~#!"
 
+// Sockets are the directories in which the sockets of clients without Options.Dir may be. Whoever can open one runs
+// scripts on the hosts: what runs in a sandbox must not. The first is there from now on, unless it cannot be made.
+func Sockets() []string {
+	_, _ = (&Client{}).directory()
+	return candidates()
+}
+
+// candidates are the directories for the sockets, the first that can be used first.
+func candidates() []string {
+	var dirs []string
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && !strings.ContainsAny(run, odd) {
+		if own := filepath.Join(run, "agentrun-ssh"); len(own) <= maxDir && private(run) == nil {
+			dirs = append(dirs, own)
+		}
+	}
+	return append(dirs, fmt.Sprintf("/tmp/agentrun-ssh-%d", os.Getuid()))
+}
+
 // directory is that of the sockets, which nobody else may look into.
 func (c *Client) directory() (string, error) {
 	dir := c.o.Dir
 	if dir == "" {
-		dir = fmt.Sprintf("/tmp/agentrun-ssh-%d", os.Getuid())
-		if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) && !strings.ContainsAny(run, odd) {
-			if own := filepath.Join(run, "agentrun-ssh"); len(own) <= maxDir && private(run) == nil {
-				dir = own
-			}
-		}
+		dir = candidates()[0]
 	}
 	if len(dir) > maxDir || strings.ContainsAny(dir, odd) {
 		return "", fmt.Errorf("the directory %s cannot hold the sockets of ssh: give one of %d letters at most, without spaces and quotes", dir, maxDir)

@@ -152,6 +152,7 @@ func TestAScriptRunsOnTheHostAsItWouldHere(t *testing.T) {
 }
 
 func TestTheStreamsMayBeApart(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	res := b.run(t, t.Context(), "echo out; echo err >&2; exit 3", bash.Options{Separate: true})
 	if res.Code != 3 || res.Streams.Stdout.View != "out\n" || res.Streams.Stderr.View != "err\n" {
@@ -160,6 +161,7 @@ func TestTheStreamsMayBeApart(t *testing.T) {
 }
 
 func TestADirectoryThatIsNotThereIsSaidSo(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	res := b.run(t, t.Context(), "echo ran", bash.Options{Shell: b.client.On(host(t, "box"), "/not/there")})
 	if res.Code != bash.CodeFailure || !errors.Is(res.Start, ssh.ErrDirectory) || strings.Contains(res.Summary.View, "ran") {
@@ -184,6 +186,7 @@ func TestScriptsAtOnceShareOneConnection(t *testing.T) {
 }
 
 func TestMoreThanAConnectionTakesHaveTheirOwn(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, "MaxSessions 2")
 	var all sync.WaitGroup
 	for i := range 5 {
@@ -203,6 +206,7 @@ func TestAllOfALargeOutputComes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("100 MB of output")
 	}
+	t.Parallel()
 	b := newBox(t)
 	const size = 100 << 20
 	res := b.run(t, t.Context(), fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; exit 4", size), bash.Options{})
@@ -212,6 +216,7 @@ func TestAllOfALargeOutputComes(t *testing.T) {
 }
 
 func TestALargeScriptRuns(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	script := "x='" + strings.Repeat("a\\\n", 100_000) + "'\necho ${#x}"
 	if res := b.run(t, t.Context(), script, bash.Options{}); res.Output != "300000\n" {
@@ -230,6 +235,7 @@ echo started; trap '' INT; sleep %[1]s.6; sleep %[1]s.7`
 func word() string { return strconv.Itoa(10_000_000 + int(time.Now().UnixNano()%80_000_000)) }
 
 func TestATimeoutEndsTheTreeOnTheHost(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w := word()
 	res := b.run(t, t.Context(), fmt.Sprintf(tree, w), bash.Options{Timeout: 3 * time.Second})
@@ -242,6 +248,7 @@ func TestATimeoutEndsTheTreeOnTheHost(t *testing.T) {
 }
 
 func TestAScriptThatListensIsAskedFirst(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w := word()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -254,6 +261,7 @@ func TestAScriptThatListensIsAskedFirst(t *testing.T) {
 }
 
 func TestKillEndsTheTreeAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w := word()
 	kill := make(chan struct{})
@@ -268,6 +276,7 @@ func TestKillEndsTheTreeAtOnce(t *testing.T) {
 }
 
 func TestALimitOfOutputEndsTheTree(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w := word()
 	res := b.run(t, t.Context(), "sleep "+w+" & yes", bash.Options{MaxOutput: 1 << 20})
@@ -280,6 +289,7 @@ func TestALimitOfOutputEndsTheTree(t *testing.T) {
 }
 
 func TestWhatIsLeftInTheBackgroundEndsWithTheScriptAndWhatHasASessionStays(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w, stays := word(), word()
 	res := b.run(t, t.Context(), "sleep "+w+" & setsid sleep "+stays+" & sleep 0.2; echo $!", bash.Options{})
@@ -297,6 +307,7 @@ func TestWhatIsLeftInTheBackgroundEndsWithTheScriptAndWhatHasASessionStays(t *te
 }
 
 func TestALostConnectionIsToldAndTheScriptEnds(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w := word()
 	go func() { appear(t, w, 6); b.Cut() }()
@@ -311,6 +322,7 @@ func TestALostConnectionIsToldAndTheScriptEnds(t *testing.T) {
 }
 
 func TestADeadNetworkIsNoticed(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	more, err := os.OpenFile(b.Config, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -329,6 +341,7 @@ func TestADeadNetworkIsNoticed(t *testing.T) {
 }
 
 func TestATimeoutOverADeadNetworkIsOneAndSaysWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w := word()
 	go func() { appear(t, "sleep\x00"+w, 1); b.Pause(true) }()
@@ -341,6 +354,7 @@ func TestATimeoutOverADeadNetworkIsOneAndSaysWhatIsNotKnown(t *testing.T) {
 }
 
 func TestAHostThatMayNotBeReachedIsSaidSo(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		spoil func(b *box)
@@ -374,6 +388,7 @@ func TestAHostThatMayNotBeReachedIsSaidSo(t *testing.T) {
 }
 
 func TestALoginThatRunsNothingIsSaidSo(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, "ForceCommand echo This account is not available; exit 1")
 	res := b.run(t, t.Context(), "echo ran", bash.Options{})
 	if res.Code != bash.CodeFailure || !errors.Is(res.Start, ssh.ErrNoShell) || !strings.HasPrefix(res.Summary.View, "This account is not available\n") {
@@ -382,6 +397,7 @@ func TestALoginThatRunsNothingIsSaidSo(t *testing.T) {
 }
 
 func TestATimeoutWhileConnectingIsOne(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.Stop()
 	os.WriteFile(b.Config, []byte("Host box\n\tProxyCommand sleep 300\n"), 0o600)
@@ -392,6 +408,7 @@ func TestATimeoutWhileConnectingIsOne(t *testing.T) {
 }
 
 func TestAStaleSocketIsPassedOver(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.run(t, t.Context(), "true", bash.Options{})
 	out, err := exec.Command("pgrep", "-f", "ControlPath="+b.dir).Output()
@@ -407,11 +424,9 @@ func TestAStaleSocketIsPassedOver(t *testing.T) {
 }
 
 func TestNothingOfAKilledProgramStaysOnTheHost(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	w := word()
-	if os.Getenv("AGENTRUN_TEST_RUN") != "" {
-		return
-	}
 	self := exec.Command(os.Args[0], "-test.run", "TestHelperThatIsKilled")
 	self.Env = append(os.Environ(), "AGENTRUN_TEST_RUN="+w, "AGENTRUN_TEST_CONFIG="+b.Config, "AGENTRUN_TEST_DIR="+b.dir)
 	if err := self.Start(); err != nil {
