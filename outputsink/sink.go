@@ -108,6 +108,10 @@ type Options struct {
 	// before there is a view.
 	Spill bool
 
+	// Redact makes what replaces secrets in one of the two streams, before the sink counts, shows or keeps anything of it; nil replaces
+	// nothing, and costs nothing. A redact.Stream is one.
+	Redact func() Redactor
+
 	// Screen makes the text of a view in place of the sanitizer, for output to a terminal; nil is the sanitizer. It is
 	// called once, by New, and the screen hands its lines to text. No output is binary then, the lines of the view are
 	// those of the screen and not of the file, and there is a file as soon as the screen is not exact.
@@ -155,19 +159,23 @@ func (o Options) withDefaults() Options {
 type Sink struct {
 	opts Options
 
-	mu      sync.Mutex
-	spool   spool
-	scan    scanner
-	screen  Screen
-	text    screenText
-	view    *view // nil once the output is known to be binary
-	first   []byte
-	sniffed bool          // binary or not is decided
-	grown   chan struct{} // closed when more has come; nil while nobody waits
-	closed  bool
-	refs    int // Live readers that may still read the file
-	sum     Summary
-	err     error
+	mu       sync.Mutex
+	spool    spool
+	scan     scanner
+	screen   Screen
+	text     screenText
+	view     *view // nil once the output is known to be binary
+	first    []byte
+	sniffed  bool        // binary or not is decided
+	redact   [2]Redactor // by stream; nil without Options.Redact
+	cleared  []byte      // what a Redactor gave last
+	redacted int64
+
+	grown  chan struct{} // closed when more has come; nil while nobody waits
+	closed bool
+	refs   int // Live readers that may still read the file
+	sum    Summary
+	err    error
 
 	flusher *time.Timer
 	armed   bool
@@ -179,6 +187,9 @@ func New(o Options) *Sink {
 	o = o.withDefaults()
 	s := &Sink{opts: o, view: newView(o)}
 	s.spool.open, s.spool.file.limit = o.Open, o.MaxArtifactBytes
+	if o.Redact != nil {
+		s.redact = [2]Redactor{o.Redact(), o.Redact()}
+	}
 	if o.Screen != nil {
 		s.sniffed = true
 		s.text.view = s.view
@@ -189,10 +200,10 @@ func New(o Options) *Sink {
 
 // Stdout returns the writer for the standard output. Writes to it take all bytes and give no error before Close,
 // ErrClosed behind it. It is safe for concurrent use.
-func (s *Sink) Stdout() io.Writer { return writer{s} }
+func (s *Sink) Stdout() io.Writer { return s.writer(0) }
 
 // Stderr returns the writer for the standard error. It is as Stdout.
-func (s *Sink) Stderr() io.Writer { return writer{s} }
+func (s *Sink) Stderr() io.Writer { return s.writer(1) }
 
 type writer struct{ s *Sink }
 
@@ -204,8 +215,14 @@ func (s *Sink) write(p []byte) (int, error) {
 	if s.closed {
 		return 0, ErrClosed
 	}
+	s.take(p)
+	return len(p), nil
+}
+
+// take takes the next bytes of the merged stream.
+func (s *Sink) take(p []byte) {
 	if len(p) == 0 {
-		return 0, nil
+		return
 	}
 	if s.opts.Spill || s.spool.size()+int64(len(p)) > int64(s.opts.MaxBytes) {
 		s.spool.start()
@@ -228,7 +245,6 @@ func (s *Sink) write(p []byte) (int, error) {
 		close(s.grown)
 		s.grown = nil
 	}
-	return len(p), nil
 }
 
 // tooMuch reports whether the view can't be everything that has come so far.
@@ -306,6 +322,7 @@ func (s *Sink) flushLate() {
 func (s *Sink) Close() (Summary, error) {
 	s.mu.Lock()
 	if !s.closed {
+		s.endRedaction()
 		s.closed = true
 		if s.armed && s.flusher.Stop() {
 			s.armed = false
@@ -327,7 +344,7 @@ func (s *Sink) finish() {
 	if !s.sniffed {
 		s.decide(true)
 	}
-	sum := Summary{TotalBytes: s.spool.size(), Binary: s.view == nil}
+	sum := Summary{TotalBytes: s.spool.size(), Binary: s.view == nil, Redacted: s.redacted}
 	switch {
 	case s.screen != nil:
 		s.screen.Finish()

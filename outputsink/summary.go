@@ -26,7 +26,7 @@ type Summary struct {
 	// invalid UTF-8, and what was rewritten before its line ended. 0 for binary output.
 	SanitizedBytes int64
 
-	// Redacted is how many secrets were replaced before the output came here, as whoever replaced them has set it.
+	// Redacted is how many secrets were replaced, by Options.Redact or before the output came here; the latter sets it.
 	Redacted int64
 
 	Binary    bool // the output is described, not shown

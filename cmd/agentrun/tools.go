@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -62,6 +63,13 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		shell.Sandbox, code.Sandbox, code.Services.Bash.Sandbox = b.policy, b.policy, b.policy
 		code.Services.Router, code.Services.Artifacts, code.Services.Bash.Artifacts = pages.Router, out.Artifacts, out.Artifacts
 	}
+	var sink *outputsink.Options // with which the tools for files show and keep
+	if b.session != nil && b.session.Redactor() != nil {
+		o := outputsink.DefaultOptions()
+		o.Redact = func() outputsink.Redactor { return b.session.Redactor().Stream() }
+		sink = &o
+	}
+	out.Sink = sink
 	return toolset.New(
 		shell,
 		code,
@@ -69,8 +77,8 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		pages,
 		edit.Tool{Workspace: b.files, Output: out},
 		write.Tool{Workspace: b.files, Output: out},
-		grep.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts},
-		find.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts},
+		grep.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: sink},
+		find.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: sink},
 	)
 }
 

@@ -155,9 +155,13 @@ func (s *Services) artifact(ctx context.Context, run string, args json.RawMessag
 	if s.Artifacts == nil {
 		return nil, errors.New("the session can have no artifacts")
 	}
-	sink := outputsink.New(outputsink.Options{MaxBytes: 1, Spill: true, Open: func() (outputsink.File, error) {
+	o := outputsink.Options{MaxBytes: 1, Spill: true, Open: func() (outputsink.File, error) {
 		return s.Artifacts.Create(ctx, in.Name, artifacts.Provenance{Run: run})
-	}})
+	}}
+	if r := s.Bash.Redact; r != nil {
+		o.Redact = func() outputsink.Redactor { return r.Stream() }
+	}
+	sink := outputsink.New(o)
 	_, werr := sink.Stdout().Write(in.Data)
 	sum, err := sink.Close()
 	if err = errors.Join(werr, err); err != nil {
