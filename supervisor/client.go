@@ -202,6 +202,12 @@ func (c *Client) Send(ctx context.Context, id int64, text string, eof bool) erro
 	return err
 }
 
+// Screen is what the terminal of a job shows now, its rows as lines.
+func (c *Client) Screen(ctx context.Context, id int64) (string, error) {
+	d, err := c.simple(ctx, request{Op: "screen", Job: id}, ErrNotRunning)
+	return d.Screen, err
+}
+
 // Resize gives the terminal of a job another size.
 func (c *Client) Resize(ctx context.Context, id int64, size bash.TerminalSize) error {
 	_, err := c.simple(ctx, request{Op: "resize", Job: id, Terminal: &size}, ErrNotRunning)

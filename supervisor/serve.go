@@ -201,6 +201,8 @@ func (s *server) serve(c *conn) {
 		err = s.wait(c, &q)
 	case "send":
 		err = s.send(c, &q)
+	case "screen":
+		err = s.screen(c, &q)
 	case "resize":
 		err = s.resize(c, &q)
 	case "kill":

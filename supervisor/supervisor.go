@@ -85,7 +85,7 @@ const (
 // request is what a client asks for.
 type request struct {
 	Version int    `json:"version"`
-	Op      string `json:"op"` // run, cell, where, foreground, start, wait, send, resize, kill, stop
+	Op      string `json:"op"` // run, cell, where, foreground, start, wait, send, screen, resize, kill, stop
 
 	Shell    string        `json:"shell,omitempty"`
 	Kernel   string        `json:"kernel,omitempty"`
@@ -120,8 +120,9 @@ type request struct {
 type done struct {
 	Job      int64   `json:"job"`
 	Artifact int64   `json:"artifact"`
-	Dir      string  `json:"dir,omitempty"` // where: "" is not known
-	Stopped  Stopped `json:"stopped"`       // stop
+	Dir      string  `json:"dir,omitempty"`    // where: "" is not known
+	Stopped  Stopped `json:"stopped"`          // stop
+	Screen   string  `json:"screen,omitempty"` // of a terminal
 }
 
 // conn is a connection with whole frames.

@@ -148,6 +148,18 @@ func (j *job) typeAt(id int64, text string, eof bool) error {
 	return nil
 }
 
+// screen tells what the terminal of a job shows now.
+func (s *server) screen(c *conn, q *request) error {
+	j, err := s.job(q.Job)
+	if err != nil {
+		return err
+	}
+	if j.terminal == nil {
+		return fmt.Errorf("job %d has no terminal: start one with jobs start --pty", q.Job)
+	}
+	return c.sendJSON(frameDone, done{Job: q.Job, Screen: j.terminal.Shown()})
+}
+
 // resize gives the terminal of a job another size.
 func (s *server) resize(c *conn, q *request) error {
 	j, err := s.job(q.Job)

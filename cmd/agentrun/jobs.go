@@ -118,6 +118,7 @@ func newJobsTailCommand(env *environment) *cobra.Command {
 	var (
 		lines  int64
 		follow bool
+		screen bool
 	)
 	cmd := &cobra.Command{
 		Use:   "tail ID",
@@ -125,17 +126,24 @@ func newJobsTailCommand(env *environment) *cobra.Command {
 		Long: `tail shows the last lines of what a job has printed until now. With --follow it
 shows all of it, and what comes, until the job has ended.
 
+With --screen it shows the screen of a running job that has a terminal (jobs
+start --pty) as it is now.
+
 With --json it prints the object of the job with one more member: output.`,
 		Args: positional(1, 1, "the id of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
-				if follow {
+				switch {
+				case screen:
+					return env.showScreen(ctx, s, j)
+				case follow:
 					return env.followJob(ctx, s, j)
 				}
 				return env.tailJob(ctx, j, lines)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&screen, "screen", false, "show what the terminal of a job shows now")
 	cmd.Flags().Int64VarP(&lines, "lines", "n", 50, "show the last `N` lines")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
 	return cmd

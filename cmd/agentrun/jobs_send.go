@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -85,6 +86,22 @@ func (m *sending) send(ctx context.Context, c *supervisor.Client, j supervisor.J
 		return nil
 	}
 	return c.Send(ctx, j.Number, text, m.eof)
+}
+
+// showScreen prints what the terminal of a job shows now.
+func (e *environment) showScreen(ctx context.Context, s *session.Session, j supervisor.Job) error {
+	text, err := e.supervisorOf(s).Screen(ctx, j.Number)
+	if err != nil {
+		return aboutJob(j, err)
+	}
+	if e.json {
+		return printJSON(e.stdout, struct {
+			supervisor.Job
+			Output string `json:"output"`
+		}{j, text})
+	}
+	_, err = io.WriteString(e.stdout, text)
+	return err
 }
 
 // keyNames is the value of --key.

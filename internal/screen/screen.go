@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/gdamore/tcell/v3/vt"
 )
@@ -152,7 +153,7 @@ func (s *Screen) Resize(size Size) {
 	if size == s.size {
 		return
 	}
-	s.process(true)
+	s.settle()
 	s.size, s.ready = size, false
 	s.cells.resize(vt.Coord{X: vt.Col(size.Cols), Y: vt.Row(size.Rows)})
 	if em, err := newEmulator(s.cells); err == nil { // it took the old one
@@ -166,7 +167,7 @@ func (s *Screen) Resize(size Size) {
 func (s *Screen) Keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.process(true)
+	s.settle()
 	if !s.cells.alt || s.lost {
 		return
 	}
@@ -174,6 +175,43 @@ func (s *Screen) Keep() {
 	for i := range s.kept {
 		s.kept[i] = row{cells: slices.Clone(s.cells.rows[i].cells), wraps: s.cells.rows[i].wraps}
 	}
+}
+
+// Shown is what the screen shows now: its rows, without blank ones at the end.
+func (s *Screen) Shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle()
+	if s.lost {
+		return ""
+	}
+	var b []byte
+	rows := s.cells.rows
+	for n := len(rows); n > 0 && rows[n-1].blank(); n-- {
+		rows = rows[:n-1]
+	}
+	for i := range rows {
+		b = append(bytes.TrimRight(rows[i].appendText(b), " "), '\n')
+	}
+	return string(b)
+}
+
+// settle looks at what came until now, but for an end whose meaning what follows may change.
+func (s *Screen) settle() {
+	whole := s.buf
+	for n := 1; n < utf8.UTFMax && n <= len(whole); n++ {
+		if last := whole[len(whole)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				whole = whole[:len(whole)-n]
+			}
+			break
+		}
+	}
+	whole = bytes.TrimRight(whole, "\r ")
+	rest := slices.Clone(s.buf[len(whole):])
+	s.buf = whole
+	s.process(true)
+	s.buf = append(s.buf, rest...)
 }
 
 // Finish hands out what is left.

@@ -202,6 +202,25 @@ func TestAScreenIsResized(t *testing.T) {
 	}
 }
 
+func TestTheScreenIsShownOnItsWay(t *testing.T) {
+	var b bytes.Buffer
+	s, err := New(small, func(p []byte) { b.Write(p) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ in, want string }{
+		{"one\r", "one\n"}, {"\ntwo \xc3", "one\ntwo\n"}, {"\xb6\r\n", "one\ntwo ö\n"}, {"3\r\n4\r\n5", "two ö\n3\n4\n5\n"},
+	} {
+		s.Write([]byte(step.in))
+		if got := s.Shown(); got != step.want {
+			t.Errorf("behind %q: %q", step.in, got)
+		}
+	}
+	if s.Finish(); b.String() != "one\ntwo ö\n3\n4\n5" || !s.Exact() {
+		t.Errorf("%q, %v", b.String(), s.Exact())
+	}
+}
+
 func TestSizesAreChecked(t *testing.T) {
 	for s, ok := range map[Size]bool{{}: false, {24, 80}: true, {1, 1}: true, {MaxRows, MaxCols}: true, {MaxRows + 1, 80}: false, {24, -1}: false} {
 		if (s.Check() == nil) != ok {

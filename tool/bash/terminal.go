@@ -101,6 +101,17 @@ func (t *Terminal) Resize(s TerminalSize) error {
 	return nil
 }
 
+// Shown is what the screen shows now, its rows as lines; "" when the command does not run yet.
+func (t *Terminal) Shown() string {
+	t.mu.Lock()
+	s := t.screen
+	t.mu.Unlock()
+	if s == nil {
+		return ""
+	}
+	return s.Shown()
+}
+
 // Attach is for Runners: from now on what is typed goes to the line, beginning with what was typed before. The size is
 // the one that the terminal has to have now.
 func (t *Terminal) Attach(line TerminalLine) (TerminalSize, error) {
