@@ -28,12 +28,13 @@ type reader struct {
 
 	results map[asked][]int // entries that answer a tool call
 	ended   map[string]bool // runs that have an end
+	moved   map[string]bool // runs that have a second start, as jobs
 	told    []bool          // entries that are in the transcript
 	sum     Summary
 }
 
 func newReader(ctx context.Context, s *session.Session, dir *artifacts.Dir, o Options) (*reader, error) {
-	r := &reader{s: s, dir: dir, o: o, results: map[asked][]int{}, ended: map[string]bool{}}
+	r := &reader{s: s, dir: dir, o: o, results: map[asked][]int{}, ended: map[string]bool{}, moved: map[string]bool{}}
 	var err error
 	if r.tree, err = s.Tree(ctx); err != nil {
 		return nil, err
@@ -121,6 +122,9 @@ func (r *reader) look(ctx context.Context) error {
 		e, err := r.tree.Entry(i)
 		if err != nil {
 			return err
+		}
+		if start, ok := bash.StartOf(e); ok && start.Moved {
+			r.moved[start.Run] = true
 		}
 		if e.Type() != entry.TypeMessage {
 			continue

@@ -326,7 +326,7 @@ func (r *reader) other(t *turn, e entry.Entry) bool {
 		}
 	case entry.Custom:
 		start, ok := bash.StartOf(e)
-		if !ok || r.ended[start.Run] {
+		if !ok || r.ended[start.Run] || !start.Moved && r.moved[start.Run] {
 			return false
 		}
 		t.kind, t.who = "run", "Command"
