@@ -58,9 +58,14 @@ func Open(name string) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
+	return OpenDir(f)
+}
+
+// OpenDir is Open for a directory that is open; Close closes it.
+func OpenDir(f *os.File) (*Root, error) {
 	// Where it is, for the rules from above.
 	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	return &Root{cmp.Or(real, name), f}, err
+	return &Root{cmp.Or(real, f.Name()), f}, err
 }
 
 // Close closes the root.

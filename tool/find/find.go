@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -163,11 +164,18 @@ func (l *Listing) path(ctx context.Context, w *workspace.Workspace, o Options, t
 	if err != nil {
 		return err
 	}
-	dir, name := p.Dir(), p.Base()
+	var root *walk.Root
+	name := ""
 	if info.IsDir() {
-		dir, name = p.Self(), ""
+		var dir *os.File
+		if dir, err = p.OpenDir(); err != nil {
+			return err
+		}
+		root, err = walk.OpenDir(dir)
+	} else {
+		name = p.Base()
+		root, err = walk.Open(p.Dir())
 	}
-	root, err := walk.Open(dir)
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", target, workspace.Bare(err))
 	}

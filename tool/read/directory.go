@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agentrun/agentrun/internalurl"
@@ -15,25 +17,35 @@ import (
 // openDirectory lists a directory, an entry a line in the order of names: directories with a
 // slash, links with where they lead, files with their size.
 func openDirectory(w *workspace.Workspace, name string) (*internalurl.Resource, error) {
-	dir := name
-	if w != nil {
-		p, err := w.Resolve(name)
-		if err != nil {
-			return nil, err
-		}
-		defer p.Close()
-		dir = p.Self()
-	}
-	entries, err := os.ReadDir(dir)
+	d, err := directory(w, name)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", name, workspace.Bare(err))
 	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", name, workspace.Bare(err))
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	dir := "/proc/self/fd/" + strconv.Itoa(int(d.Fd()))
 	var list bytes.Buffer
 	for _, e := range entries {
 		// A name may hold anything, also a newline.
 		fmt.Fprintf(&list, "%s%s\n", strings.ReplaceAll(e.Name(), "\n", "?"), suffix(dir, e))
 	}
 	return &internalurl.Resource{URL: name, Kind: "directory", ContentType: internalurl.TypeText, Content: newText(list.Bytes(), nil)}, nil
+}
+
+func directory(w *workspace.Workspace, name string) (*os.File, error) {
+	if w == nil {
+		return os.Open(name)
+	}
+	p, err := w.Resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return p.OpenDir()
 }
 
 func suffix(dir string, e fs.DirEntry) string {
@@ -47,7 +59,7 @@ func suffix(dir string, e fs.DirEntry) string {
 		}
 		return " -> " + strings.ReplaceAll(target, "\n", "?")
 	}
-	info, err := e.Info()
+	info, err := os.Lstat(dir + "/" + e.Name()) // by the directory that is open
 	if err != nil || !info.Mode().IsRegular() {
 		return ""
 	}

@@ -296,17 +296,17 @@ func (p *Place) Stat() (fs.FileInfo, error) {
 	return info, nil
 }
 
-// OpenRoot opens the directory that is there, as a root of its own: nothing that is
-// opened by it is outside of the directory.
-func (p *Place) OpenRoot() (*os.Root, error) {
+// OpenDir opens the directory that is there, and not what a link leads to that somebody put in
+// its place meanwhile.
+func (p *Place) OpenDir() (*os.File, error) {
 	if len(p.missing) > 0 {
 		return nil, fmt.Errorf("opening %s: %w", p.Path, fs.ErrNotExist)
 	}
-	root, err := os.OpenRoot(p.name())
+	dir, err := os.OpenFile(p.name(), os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", p.Path, Bare(err))
 	}
-	return root, nil
+	return dir, nil
 }
 
 // Bare is an error of the file system without the path that it names, for a sentence
@@ -340,7 +340,3 @@ func (p *Place) Dir() string { return dirName(p.dir) }
 
 // Base is the name within Dir.
 func (p *Place) Base() string { return p.base }
-
-// Self is a name of the place itself, for functions that take a path, as long as the place
-// is open.
-func (p *Place) Self() string { return p.name() }

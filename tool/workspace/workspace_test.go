@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,7 @@ func TestSeveralRootsAreAllIn(t *testing.T) {
 func TestALinkPutInTheWayLeadsNobodyOut(t *testing.T) {
 	outside := t.TempDir()
 	check0(t, os.WriteFile(filepath.Join(outside, "f"), []byte("outside"), 0o600))
+	check0(t, os.WriteFile(filepath.Join(outside, "only-outside"), nil, 0o600))
 	w := open(t, Options{}, map[string]string{"dir/f": "inside"})
 	dir, link := filepath.Join(w.Dir(), "dir"), filepath.Join(w.Dir(), "link")
 	check0(t, os.Symlink(outside, link))
@@ -155,6 +157,18 @@ func TestALinkPutInTheWayLeadsNobodyOut(t *testing.T) {
 			}
 			check0(t, p.Close())
 		}
+		if p, err := w.Resolve("dir"); err == nil {
+			if d, err := p.OpenDir(); err == nil {
+				names, err := d.Readdirnames(-1)
+				check0(t, err)
+				check0(t, d.Close())
+				if slices.Contains(names, "only-outside") {
+					t.Errorf("listed %v", names)
+				}
+				seen["listed"]++
+			}
+			check0(t, p.Close())
+		}
 		if _, err := w.Change(t.Context(), "dir/f", to(fmt.Sprint("inside ", i))); err == nil {
 			seen["changed"]++
 		}
@@ -165,10 +179,10 @@ func TestALinkPutInTheWayLeadsNobodyOut(t *testing.T) {
 	check0(t, err)
 	data, err := os.ReadFile(filepath.Join(outside, "f"))
 	check0(t, err)
-	if string(data) != "outside" || len(entries) != 1 {
+	if string(data) != "outside" || len(entries) != 2 {
 		t.Errorf("outside: %q, %v", data, entries)
 	}
-	if seen["read"] == 0 || seen["changed"] == 0 {
+	if seen["read"] == 0 || seen["changed"] == 0 || seen["listed"] == 0 {
 		t.Errorf("nothing got through: %v", seen)
 	}
 }
