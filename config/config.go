@@ -11,7 +11,11 @@
 //	    "limits": {"memory": "4GB", "processes": 500, "cpu": "10m", "file": "1GB", "disk": "10GB"}
 //	  },
 //	  "redact": {"mode": "reversible", "recipient": "age1..."},
-//	  "ssh": {"hosts": ["build-*"], "program": "ssh", "config": "/home/me/.ssh/config"}
+//	  "ssh": {"hosts": ["build-*"], "program": "ssh", "config": "/home/me/.ssh/config"},
+//	  "models": {
+//	    "anthropic": {"url": "https://api.anthropic.com"},
+//	    "openai": {"url": "http://localhost:8080/v1", "api": "chat"}
+//	  }
 //	}
 //
 // Every member may be left out, and so may the file: there is no limit then, and
@@ -49,6 +53,18 @@ type Config struct {
 	Sandbox   Sandbox
 	SSH       SSH
 	Redact    Redact
+	Models    Models
+}
+
+// Models says where the providers of models are.
+type Models struct {
+	Anthropic, OpenAI Provider
+}
+
+// Provider is one provider of models, or a server that speaks like it.
+type Provider struct {
+	URL Text // "" is that of the environment, or the provider's own
+	API Text // of OpenAI: responses or chat; "" is what fits the URL
 }
 
 // Redact says whether secrets in what is kept are replaced, where no flag and no variable says otherwise.
@@ -150,7 +166,11 @@ func Parse(data []byte) (Config, []Unknown, error) {
 		}},
 		"redact":    members{"mode": &c.Redact.Mode, "recipient": &c.Redact.Recipient},
 		"retention": members{"sessions": &c.Retention.Sessions, "trash": &c.Retention.Trash},
-		"ssh":       members{"hosts": &c.SSH.Hosts, "program": &c.SSH.Program, "config": &c.SSH.Config},
+		"models": members{
+			"anthropic": members{"url": &c.Models.Anthropic.URL},
+			"openai":    members{"url": &c.Models.OpenAI.URL, "api": &c.Models.OpenAI.API},
+		},
+		"ssh": members{"hosts": &c.SSH.Hosts, "program": &c.SSH.Program, "config": &c.SSH.Config},
 	}}
 	if err := r.read(r.all, "", 0, int64(len(data))); err != nil {
 		return Config{}, nil, err

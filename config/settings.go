@@ -64,5 +64,8 @@ func (c Config) Settings() []Setting {
 	text("ssh.config", c.SSH.Config)
 	text("redact.mode", Text(c.Redact.Mode))
 	text("redact.recipient", Text(c.Redact.Recipient))
+	text("models.anthropic.url", c.Models.Anthropic.URL)
+	text("models.openai.url", c.Models.OpenAI.URL)
+	text("models.openai.api", c.Models.OpenAI.API)
 	return all
 }

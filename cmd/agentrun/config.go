@@ -25,7 +25,8 @@ nothing is ever removed. All settings there are:
     "sandbox": {"mode": "workspace", "net": "off", "limits": {"memory": "4GB",
       "processes": 500, "cpu": "10m", "file": "1GB", "disk": "10GB"}},
     "redact": {"mode": "reversible", "recipient": "age1..."},
-    "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"}
+    "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"},
+    "models": {"anthropic": {"url": "URL"}, "openai": {"url": "URL", "api": "chat"}}
   }
 
 quota.session   limits each session, quota.home all of them together:
@@ -42,6 +43,7 @@ redact          what becomes of secrets in output and entries:
     .mode       off, on, or reversible: agentrun reveal shows them to the owner
     .recipient  of age; without it an identity that is kept in the home
 ssh             how other hosts are reached; see agentrun ssh --help
+models          where providers are; see agentrun models --help
 
 A size is a number of bytes, or one with KB, MB, GB or TB in steps of 1024; an
 age is a number with h, d or w. At 80 % of a quota agentrun warns. What has no

@@ -38,6 +38,7 @@ var verbs = [...]struct {
 	{"edit", newEditCommand, false},
 	{"write", newWriteCommand, false},
 	{"tools", newToolsCommand, false},
+	{"models", newModelsCommand, false},
 	{"call", newCallCommand, false},
 	{"grep", newGrepCommand, false},
 	{"find", newFindCommand, false},

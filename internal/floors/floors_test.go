@@ -77,6 +77,8 @@ var floorOf = map[string]int{
 	"transcript":     3,
 
 	"model":               4,
+	"model/provider":      4,
+	"model/record":        4,
 	"model/openai":        4,
 	"model/modeltest":     4,
 	"model/internal/wire": 4,
@@ -159,6 +161,12 @@ var along = map[arrow]string{
 	{"model/internal/wire", "model"}:                         "makes its errors",
 	{"model/modeltest", "model"}:                             "the suite that every Model passes",
 	{"model/modeltest", "model/script"}:                      "its scenarios are lines of scripts",
+	{"model/record", "model"}:                                "wraps a Model",
+	{"model/record", "model/script"}:                         "what it writes is a script",
+	{"model/provider", "model"}:                              "opens Models",
+	{"model/provider", "model/anthropic"}:                    "one of the providers",
+	{"model/provider", "model/openai"}:                       "one of the providers",
+	{"model/provider", "model/script"}:                       "a script in the place of a provider",
 	{"checkpoint", "tool/bash"}:                              "what a run changed was not changed by someone else",
 }
 

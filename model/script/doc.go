@@ -32,7 +32,8 @@
 // Each is an object with one of these members:
 //
 //	{"text":"Hello"}                  a text. A list of strings is streamed piece by piece; text
-//	                                  behind text goes on in the same block.
+//	                                  behind text goes on in the same block. It may have a
+//	                                  signature too, and is all of its block then.
 //	{"thinking":"Hm.","signature":"c2ln"}   reasoning, with or without a signature
 //	{"redacted":"ZGF0YQ=="}           reasoning that only a provider can read
 //	{"call":"read","args":{...}}      a tool call. "id" names it; else it is

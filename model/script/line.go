@@ -222,8 +222,8 @@ func (s *Step) check(outer bool) (size int, err error) {
 	kind := kinds[0]
 	pieces := s.pieces()
 	switch {
-	case s.Signature != "" && kind != "thinking":
-		return 0, errors.New("signature belongs to thinking")
+	case s.Signature != "" && kind != "thinking" && kind != "text":
+		return 0, errors.New("signature belongs to thinking, or to text")
 	case (s.ID != "" || s.Args != nil || s.RawArgs != nil) && kind != "call":
 		return 0, errors.New("id, args and rawArgs belong to call")
 	case s.Args != nil && s.RawArgs != nil:

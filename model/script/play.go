@@ -95,7 +95,7 @@ func (p *player) step(ctx context.Context, s *Step) error {
 			}
 		}
 	}
-	if s.Text != nil {
+	if s.Text != nil && s.Signature == "" {
 		return nil // more text may follow; what follows else ends it
 	}
 	return v.end()
@@ -115,7 +115,15 @@ func (p *player) block(s *Step) (voice, error) {
 	case s.Text != nil:
 		key, err := p.begin(entry.BlockText)
 		v.grow = func(piece string) error { return a.Text(key, piece) }
-		v.end = func() error { return a.End(key) }
+		v.end = func() error {
+			if p.key == key {
+				p.kind = "" // nothing goes on in it
+			}
+			if err := a.Sign(key, entry.BlockText, s.Signature); err != nil {
+				return err
+			}
+			return a.End(key)
+		}
 		return v, err
 	case s.Thinking != nil:
 		key, err := p.begin(entry.BlockThinking)

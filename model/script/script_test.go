@@ -195,7 +195,7 @@ func TestAScriptThatIsNoneIsRefusedByItsLine(t *testing.T) {
 		`{"agent":"a","say":[{"delay":3}]}`:                                   `a time is a string`,
 		`{"agent":"a","say":[{"error":{"kind":"bad"}}]}`:                      `no error of the kind "bad"`,
 		`{"agent":"a","say":[{"text":"x","args":{}}]}`:                        `belong to call`,
-		`{"agent":"a","say":[{"text":"x","signature":"y"}]}`:                  `signature belongs to thinking`,
+		`{"agent":"a","say":[{"call":"x","signature":"y"}]}`:                  `signature belongs to thinking`,
 		`{"agent":"a","say":[{"text":"xxxxxxxx","repeat":60000000}]}`:         `longer than 64 MiB`,
 		`{"agent":"a","say":[{"parallel":[{"cut":true}]}]}`:                   `part 1: cut cannot be within parallel`,
 		`{"agent":"a","say":[{"parallel":[{"text":"x","repeat":2}]}]}`:        `part 1: repeat cannot be within parallel`,
