@@ -15,6 +15,8 @@
 //   - When the supervisor is killed, so is everything that it started. When a session is removed, everything of it is
 //     ended.
 //   - A named kernel of Python ([Kernel]) lives as a named shell does. What its code asks for is done by the client.
+//   - The terminal of a job is the supervisor's: [Client.Send] types at it, [Client.Screen] tells what it shows, and it
+//     ends with the job.
 //
 // # Protocol
 //

@@ -14,6 +14,8 @@
 //     whole process group. Who has no patience closes Options.Kill.
 //   - A command that reads the artifact which its own output goes to, while that grows, is ended within about a
 //     second, and told so: it would go on until the disk is full.
+//   - With Options.Terminal the command leads the session of a terminal of its own, and the view is what a person would
+//     have seen there. Everything else is as without: the record, timeouts, the artifact with every byte.
 //   - The result does not wait for what the command left behind. Who holds the output open is listened to until
 //     250 ms passed in silence, a second at most; what is left in the process group 100 ms later is ended (SIGTERM, half
 //     a second later SIGKILL). A command that means to leave something running starts it with setsid(1).
