@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/cgroup"
+	"github.com/agentrun/agentrun/internal/process"
 )
 
 // Box is a policy at work: the commands that are started in it share its private files and its limits. Its methods may
@@ -26,7 +27,8 @@ type Box struct {
 	tmp    string // "" for none
 
 	mu      sync.Mutex
-	pids    []int // of what was started
+	started []process.Member
+	shims   []process.Member // that own something of it, and nothing else
 	reached map[string]bool
 	counts  cgroup.Counts // when Settle was called last
 	disk    *diskWatch
@@ -51,7 +53,7 @@ func New(p Policy) (_ *Box, err error) {
 	b := &Box{policy: p, reached: map[string]bool{}, stop: make(chan struct{})}
 	b.spec.Policy = p
 	if p.namespaces() {
-		if b.spec.Via, b.spec.Bwrap, err = way(&p); err != nil {
+		if b.spec.Via, b.spec.Bwrap, err = choose(&p); err != nil {
 			return nil, err
 		}
 	}
@@ -170,7 +172,12 @@ func (b *Box) Launch(c Command) (*Launch, error) {
 // command's execve(2), another error is about the box; either way the process has ended.
 func (l *Launch) Began(pid int) error {
 	l.box.mu.Lock()
-	l.box.pids = append(l.box.pids, pid)
+	if s, err := process.ReadStat(pid); err == nil {
+		l.box.started = append(slices.DeleteFunc(l.box.started, gone), process.Member{PID: pid, Stat: s})
+		if above, err := process.ReadStat(s.Parent); err == nil && s.Parent != os.Getpid() {
+			l.box.shims = append(slices.DeleteFunc(l.box.shims, gone), process.Member{PID: s.Parent, Stat: above})
+		}
+	}
 	l.box.mu.Unlock()
 	l.Report.Close()
 	defer l.r.Close()

@@ -246,3 +246,30 @@ func TestTheNetworkIsThereUnlessItIsOff(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoIsInASandboxIsKnown(t *testing.T) {
+	ways(t, func(t *testing.T) {
+		if Confined(os.Getpid()) {
+			t.Skip("this process can get no new privileges itself")
+		}
+		b := box(t, Policy{Mode: ReadOnly})
+		if got := in(t, b, "/", "grep NoNewPrivs /proc/self/status"); !strings.HasSuffix(got.output, "\t1") {
+			t.Errorf("%q", got.output)
+		}
+	})
+}
+
+func FuzzParseLimits(f *testing.F) {
+	f.Add("memory=1,processes=2,cpu=3s,file=4,disk=5")
+	f.Add("cpu=9223372036854775807ns,")
+	size := func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }
+	f.Fuzz(func(t *testing.T, text string) {
+		var l, again Limits
+		if ParseLimits(&l, text, size) != nil || l.Memory < 0 || l.File < 0 || l.Disk < 0 {
+			return
+		}
+		if s := l.String(); s != "" && (ParseLimits(&again, s, size) != nil || again != l) {
+			t.Errorf("%q is %+v, and %q is %+v", text, l, s, again)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,14 +79,14 @@ func (b *Box) end(limit string) {
 	}
 }
 
-// members are the processes in the box: those of its control group, else of its mount namespace, else those below what
-// was started.
+// members are the processes in the box: those of its control group, else of its mount namespace and those below what
+// was started, or below the shim that started it.
 func (b *Box) members() []int {
 	if b.group != nil {
 		return b.group.Members()
 	}
 	b.mu.Lock()
-	roots := append([]int(nil), b.pids...)
+	roots, shims := slices.Clone(b.started), slices.Clone(b.shims)
 	b.mu.Unlock()
 	seen := map[int]bool{}
 	var all []int
@@ -98,14 +99,23 @@ func (b *Box) members() []int {
 	own, _ := os.Readlink("/proc/self/ns/mnt")
 	spaces := map[string]bool{}
 	for _, root := range roots {
-		if s, err := process.ReadStat(root); err != nil || s.Dead() {
+		if gone(root) {
 			continue
 		}
-		add(root)
-		if space, err := os.Readlink("/proc/" + strconv.Itoa(root) + "/ns/mnt"); err == nil && space != own {
+		add(root.PID)
+		if space, err := os.Readlink("/proc/" + strconv.Itoa(root.PID) + "/ns/mnt"); err == nil && space != own {
 			spaces[space] = true
 		}
-		below, _ := process.Descendants(root)
+		below, _ := process.Descendants(root.PID)
+		for _, m := range below {
+			add(m.PID)
+		}
+	}
+	for _, shim := range shims { // also who has left its parents
+		if gone(shim) {
+			continue
+		}
+		below, _ := process.Descendants(shim.PID)
 		for _, m := range below {
 			add(m.PID)
 		}
@@ -120,6 +130,12 @@ func (b *Box) members() []int {
 		}
 	}
 	return all
+}
+
+// gone reports whether a process has ended; another one may have its pid.
+func gone(m process.Member) bool {
+	s, err := process.ReadStat(m.PID)
+	return err != nil || s.Dead() || s.Start != m.Start
 }
 
 // Settle tells which limits were reached since it was called last. status is how the command ended.
