@@ -57,6 +57,9 @@ func (f *runs) add(e entry.Entry) {
 		}
 	}
 	if s, ok := bash.StartOf(e); ok {
+		if s.Remote != "" {
+			return // it changed files of another host
+		}
 		if _, twice := f.open["run "+s.Run]; twice {
 			return // it became a job
 		}

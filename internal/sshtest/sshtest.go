@@ -65,6 +65,7 @@ func Start(t testing.TB, options ...string) *Server {
 	s.Port = freePort(t)
 	s.keygen("host")
 	s.keygen("id")
+	// With SHLVL above 1 a bash that sshd starts does not read the user's .bashrc, which takes its time and may print.
 	s.write("sshd_config", strings.Join(options, "\n")+fmt.Sprintf(`
 Port %d
 ListenAddress 127.0.0.1
@@ -77,6 +78,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 LogLevel VERBOSE
 AcceptEnv *
+SetEnv SHLVL=5
 AllowAgentForwarding yes
 X11Forwarding yes
 `, s.Port, s.path("host"), s.path("authorized")))

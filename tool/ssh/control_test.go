@@ -61,7 +61,7 @@ func TestTheLinesOfTheProgramAreTakenOut(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(r, "parts") {
 			switch rapid.IntRange(0, 3).Draw(r, "kind") {
 			case 0:
-				part := rapid.SampledFrom([]string{"\x1e", "\x1e01", "\x1e0123", "\x1e\x1e0", "0123 ", "\n", "\x1e0124 x\n"}).Draw(r, "almost")
+				part := rapid.SampledFrom([]string{"\x1e", "\x1e01", "\x1e0123", "\x1e\x1e0", "\n", "\x1e0124 x\n"}).Draw(r, "almost")
 				in.WriteString(part)
 				want.WriteString(part)
 				if in.Len() > 0 && strings.HasSuffix(in.String(), "\x1e0123") {

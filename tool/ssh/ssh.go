@@ -30,7 +30,7 @@
 //
 // # Limits
 //
-// The host needs sh, cat, and for the end of a script grep, sleep and /proc, or ps. Without setsid there, what a script leaves in the
+// What the login shell prints before it comes to the script (a .bashrc that talks) is part of the output. The host needs sh, cat, and for the end of a script grep, sleep and /proc, or ps. Without setsid there, what a script leaves in the
 // background stays. The processor time and memory of a script are not known. Processes of another user (sudo) can not be
 // ended where the login may not. A host that vanished is noticed after 30 s, unless the configuration says otherwise
 // (ServerAliveInterval).
