@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internalurl"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -289,4 +290,15 @@ func FuzzReadFrame(f *testing.F) {
 			t.Errorf("%q is %q", b, got)
 		}
 	})
+}
+
+func TestWhatIsKeptForCodeIsRedacted(t *testing.T) {
+	b, k := newBench(t), kernel(t, Options{})
+	token := "what-nobody-may-see-7Qx"
+	r := redact.New(redact.Options{Values: []string{token}})
+	b.services.Bash.Redact = r
+	res := b.run(t, k, "u = agentrun.artifact('x', 'it is "+token+" so'); print(agentrun.read(u)); print(agentrun.bash('echo "+token+"'))", func(o *RunOptions) { o.Redact = r })
+	if strings.Contains(res.Output, token) || strings.Count(res.Output, "[redacted:") != 2 {
+		t.Errorf("%s", res.Output)
+	}
 }

@@ -28,7 +28,8 @@ type Services struct {
 	// Router opens URLs, and Files the files that may be read; nil is those that this process may.
 	Router read.Opener
 	Files  *workspace.Workspace
-	// Bash is how scripts are run: what of it is set besides the script, its directory, its variables and its timeout.
+	// Bash is how scripts are run: what of it is set besides the script, its directory, its variables and its timeout. Its
+	// Redact is that of artifacts too.
 	Bash bash.Options
 	// Artifacts is where agentrun.artifact keeps what it is given; nil refuses.
 	Artifacts *artifacts.Dir
