@@ -47,7 +47,9 @@ const MainID = "main"
 type Options struct {
 	Session *session.Session // open for writing; it may have no file yet
 	Model   model.Model
-	Tools   *toolset.Set // nil offers none
+	// Spec is how the model is opened again, for whoever resumes the run; the log keeps it.
+	Spec  string
+	Tools *toolset.Set // nil offers none
 
 	// ID is the agent's id, MainID if it is "".
 	ID string

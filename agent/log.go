@@ -28,7 +28,8 @@ const (
 type Start struct {
 	Run     string `json:"run"` // UUIDv7
 	Agent   string `json:"agent"`
-	Model   string `json:"model"` // "provider/id"
+	Model   string `json:"model"`          // "provider/id"
+	Spec    string `json:"spec,omitempty"` // Options.Spec
 	Limits  Limits `json:"limits,omitzero"`
 	Answers int    `json:"answers"`           // of models, in the log before this entry
 	Resumes string `json:"resumes,omitempty"` // the run that it goes on with
@@ -120,6 +121,12 @@ func (p *past) outcome() Outcome {
 	out := p.end.Outcome
 	out.Resumed = false
 	return out
+}
+
+// LastStart is the beginning of the last run of an agent in a session, nil if there was none.
+func LastStart(ctx context.Context, s *session.Session, id string) (*Start, error) {
+	p, err := readPast(ctx, s, id)
+	return p.start, err
 }
 
 // readPast reads the log from its end to the beginning of the last run, and further only for what was said before that

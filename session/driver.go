@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -31,7 +32,7 @@ type holder struct {
 	Since time.Time `json:"since"`
 }
 
-// Drive takes the driver lease of the session. It does not wait: when another
+// Drive takes the driver lease of the session. It waits for nobody: when another
 // process, or another Session of this one, has it, the error is a *LockedError.
 func (s *Session) Drive() (*Driver, error) {
 	if s.readOnly {
@@ -58,13 +59,37 @@ func (s *Session) Drive() (*Driver, error) {
 	}
 }
 
+// driverGrace is how long somebody may have the lease who only looks whether it is free.
+const driverGrace = 5 * time.Millisecond
+
+// Driven reports whether somebody, of whichever process, drives the session.
+func (s *Session) Driven() (bool, error) {
+	lock, err := durable.OpenExistingLock(s.fs, catalog.DriverPath(s.Path()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking who drives %s: %w", s.Path(), err)
+	}
+	defer lock.Close()
+	free, err := lock.TryLock()
+	if err != nil {
+		return false, fmt.Errorf("looking who drives %s: %w", s.Path(), err)
+	}
+	return !free, nil
+}
+
 // drive locks the lease file of the log at path.
 func drive(fsys durable.FS, path string, now time.Time) (*durable.Lock, error) {
 	lock, err := durable.OpenLock(fsys, catalog.DriverPath(path))
 	if err != nil {
 		return nil, fmt.Errorf("driving %s: %w", path, err)
 	}
-	ok, err := lock.TryLock()
+	err = lock.Lock(context.Background(), driverGrace)
+	ok := !errors.Is(err, durable.ErrLockTimeout)
+	if !ok {
+		err = nil
+	}
 	if ok && err == nil {
 		err = sign(lock.File(), now)
 	}

@@ -1,0 +1,388 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/permission"
+	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/model/script"
+	"github.com/agentrun/agentrun/sandbox"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/task"
+	"github.com/agentrun/agentrun/tool"
+	"github.com/agentrun/agentrun/tool/bash"
+	"github.com/agentrun/agentrun/tool/shell"
+	"github.com/agentrun/agentrun/tool/toolset"
+)
+
+// Exit statuses of run and resume; statusError is a run that failed.
+const (
+	statusBudget      = 3
+	statusInterrupted = 4
+)
+
+// agentCommand is the verbs run and resume with their flags.
+type agentCommand struct {
+	*environment
+	model     string
+	typ       string // --agent
+	thinking  string
+	cost      float64
+	time      timeout
+	roots     roots
+	confine   confinement
+	noSandbox bool
+}
+
+func (c *agentCommand) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&c.model, "model", "", "ask the model `MODEL`: script:FILE (default: that of the last run)")
+	f.StringVar(&c.thinking, "thinking", "", "how much the model thinks: `LEVEL`, off to xhigh")
+	f.Float64Var(&c.cost, "max-cost", 0, "end the run when it has cost `N` US dollars")
+	f.Var(&c.time, "max-time", "end the run after `TIME`: 10m, 2h, 30 (seconds)")
+	c.roots.addFlag(f)
+	c.confine.addFlags(f)
+}
+
+func newRunCommand(env *environment) *cobra.Command {
+	c := &agentCommand{environment: env}
+	cmd := &cobra.Command{
+		Use:   "run PROMPT",
+		Short: "Have an agent work on something",
+		Long: `run gives PROMPT to an agent, which works in the session: it asks the model, and
+makes the tool calls that the model wants, until there is nothing more to do. Its
+answers go to standard output, what its tools and subagents do to standard error.
+With --json everything is one object a line.
+
+The run is in the session from its first moment. One that was interrupted,
+cancelled or killed goes on with agentrun resume.
+
+Tools work below the working directory, and below --root. Commands run in the
+sandbox "workspace" where this machine has one. Which calls are made is decided by
+permissions.json in the home; without it, commands outside of a sandbox and ssh
+are asked about, and denied when nobody is there to be asked.
+
+The exit status is 0 when the run is completed, 1 when it failed, 3 when a limit
+of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
+		Example: `  agentrun run --model script:testdata/script/two-subagents.jsonl 'review this'
+  agentrun run --max-time 10m --max-cost 2 'fix the failing test'`,
+		Annotations: map[string]string{makesSessions: "yes"},
+		Args:        positional(1, 1, "a prompt"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), &args[0], "")
+		},
+	}
+	c.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&c.typ, "agent", "", "work as the agent `NAME`, see agentrun agents")
+	return cmd
+}
+
+func newResumeCommand(env *environment) *cobra.Command {
+	c := &agentCommand{environment: env}
+	cmd := &cobra.Command{
+		Use:   "resume [ID]",
+		Short: "Go on with a run that was interrupted",
+		Long: `resume goes on with the last run of the session ID, by default of the newest of
+the working directory, where it stopped: no tool call that had finished is made
+again, subagents go on with their own work. A run that is completed is left as it
+is, with status 0.
+
+The model is the one of the run unless another one is given. The exit status is that of
+agentrun run.`,
+		Example: `  agentrun resume
+  agentrun resume --max-cost 5 01a1fd2c`,
+		Args: positional(0, 1, "at most one session"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := ""
+			if len(args) > 0 {
+				id = args[0]
+			}
+			return c.run(cmd.Context(), nil, id)
+		},
+	}
+	c.addFlags(cmd.Flags())
+	return cmd
+}
+
+// run runs or, without a prompt, resumes.
+func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err error) {
+	if prompt != nil && strings.TrimSpace(*prompt) == "" {
+		return usagef("the prompt is empty: say what to do")
+	}
+	if id != "" {
+		c.session = id
+	}
+	if prompt == nil {
+		_, s, err := c.view(ctx, id)
+		if err != nil {
+			return err
+		}
+		c.session = s.Path()
+		if c.model == "" {
+			c.model, err = lastModel(ctx, s)
+		}
+		if err := errors.Join(err, s.Close()); err != nil {
+			return err
+		}
+	}
+	mdl, err := openModel(c.model)
+	if err != nil {
+		return err
+	}
+	if c.model, err = lastingName(c.model); err != nil {
+		return err
+	}
+	b, err := c.workbench(ctx, c.roots)
+	if err != nil {
+		return err
+	}
+	defer func() { err = b.close(err) }()
+	if err := c.confined(b); err != nil {
+		return err
+	}
+	w, err := c.prepare(ctx, b, mdl)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.release()) }()
+	sigs := c.catchSignals(ctx)
+	defer sigs.release()
+	w.view.begin(b.session.ID())
+	var out agent.Outcome
+	if prompt != nil {
+		out, err = w.agent.Run(sigs.ctx, entry.PlainText(*prompt))
+	} else {
+		out, err = w.agent.Resume(sigs.ctx)
+	}
+	sigs.release()
+	w.view.end(out)
+	if err != nil {
+		return err
+	}
+	return statusOfRun(out)
+}
+
+// statusOfRun is the exit status of a run.
+func statusOfRun(out agent.Outcome) error {
+	reason := fmt.Errorf("the run did not complete: %s", out.Reason)
+	switch out.Status {
+	case agent.Completed:
+		return nil
+	case agent.BudgetEnd, agent.TimeoutEnd:
+		return &commandError{statusBudget, reason}
+	case agent.Cancelled:
+		return &commandError{statusInterrupted, fmt.Errorf("%w; agentrun resume goes on", reason)}
+	}
+	return &commandError{statusError, reason}
+}
+
+// work is an agent with what it works with.
+type work struct {
+	agent   *agent.Agent
+	view    *agentView
+	release func() error
+}
+
+// confined gives the tools a sandbox: the one that flags and settings name, else the workspace where that is possible.
+func (c *agentCommand) confined(b *workbench) (err error) {
+	if b.policy, err = c.policy(b.session, &c.confine, ""); err != nil || b.policy != nil || c.confine.mode != "" {
+		return err
+	}
+	c.confine.mode = sandboxMode(sandbox.Workspace)
+	p, err := c.policy(b.session, &c.confine, "")
+	if err != nil {
+		return err
+	}
+	box, err := sandbox.New(*p)
+	if errors.Is(err, sandbox.ErrImpossible) {
+		c.remark("commands run without a sandbox: %v", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	box.Close()
+	b.policy = p
+	return nil
+}
+
+// prepare makes the agent of the session and its tree of subagents.
+func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Model) (*work, error) {
+	rules, err := permissions(b.session.Home(), b.policy != nil)
+	if err != nil {
+		return nil, err
+	}
+	types, problems := agentTypes(b.session.CWD(), b.session.Home())
+	for _, p := range problems {
+		c.remark("%s", sentence(p))
+	}
+	view := newAgentView(c.environment)
+	sh, err := shell.New(shell.Options{Dir: b.files.Dir(), Sandbox: b.policy})
+	if err != nil {
+		return nil, err
+	}
+	dir := b.kept()
+	limits := agent.Limits{Cost: c.cost, Time: time.Duration(c.time)}
+	budget := agent.NewBudget(nil, agent.Limits{})
+	all := []*permission.Rules{rules}
+	tree, err := task.New(task.Options{
+		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: mdl, Model: openModel, Rules: all,
+		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
+			own := *b
+			own.session = of.Session
+			return agentTools(&own, nil)
+		},
+		Observe: view.observe,
+	})
+	if err != nil {
+		return nil, errors.Join(err, sh.Close())
+	}
+	tools, done, err := agentTools(b, sh)
+	if err != nil {
+		return nil, errors.Join(err, sh.Close())
+	}
+	release := func() error { done(); return nil }
+	system := entry.Prompt{mainPrompt}
+	if c.typ != "" {
+		system = nil
+		for _, t := range types {
+			if t.Name == c.typ {
+				system = entry.Prompt{t.System}
+			}
+		}
+		if system == nil {
+			return nil, errors.Join(usagef("there is no agent %q: see agentrun agents", c.typ), release())
+		}
+	}
+	set, err := toolset.New(append(tools, tree.Tool(tree.Root(budget)))...)
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	a, err := agent.New(agent.Options{
+		Session: b.session, Model: mdl, Spec: c.model, Tools: set, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all,
+		Artifacts: dir, Observe: func(e agent.Event) { view.observe(agent.MainID, e) },
+	})
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return &work{a, view, release}, nil
+}
+
+// mainPrompt is what the agent of a session is told of itself.
+const mainPrompt = `You are a coding agent. You work in the directory of the session, with the tools that you have, until what was asked is
+done; then you say in a few sentences what you did, and what is left open.
+
+- Read before you change, and check what you changed: run the tests, or what else shows that it works.
+- Long output is shortened in the middle, and whole at the URL that its notice names: read that with the tool read.
+- Give subagents what can be done side by side. What they report is at agent://<id>.`
+
+// agentTools are the tools of an agent, with a shell that goes on between its calls.
+func agentTools(b *workbench, sh *shell.Shell) ([]tool.Tool, func(), error) {
+	if sh == nil {
+		var err error
+		if sh, err = shell.New(shell.Options{Dir: b.files.Dir(), Sandbox: b.policy}); err != nil {
+			return nil, nil, err
+		}
+	}
+	set, err := toolsOf(b)
+	if err != nil {
+		return nil, nil, errors.Join(err, sh.Close())
+	}
+	tools := set.Tools()
+	for _, t := range tools {
+		if t, ok := t.(*bash.Tool); ok {
+			t.Shell = sh
+		}
+	}
+	return tools, func() { _ = sh.Close() }, nil // what it ran is over, and in the log
+}
+
+// agentTypes are the types of agents of a project, of the home, and those that are built in.
+func agentTypes(cwd, home string) ([]task.Type, []error) {
+	return task.Types(filepath.Join(cwd, ".agentrun", "agents"), filepath.Join(cwd, ".claude", "agents"), filepath.Join(home, "agents"))
+}
+
+// permissionsFile is the name of the file of rules in a home.
+const permissionsFile = "permissions.json"
+
+// permissions are the rules of a home, with defaults for what they do not say.
+func permissions(home string, confined bool) (*permission.Rules, error) {
+	ours := permission.Rules{Source: "agentrun", Default: permission.Ask, ByTool: map[string]permission.Action{}}
+	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "yield"} {
+		ours.ByTool[name] = permission.Allow
+	}
+	if confined {
+		ours.ByTool["bash"], ours.ByTool["python"] = permission.Allow, permission.Allow
+	}
+	path := filepath.Join(home, permissionsFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &ours, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules for calls: %w", err)
+	}
+	rules, err := permission.Parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	if rules.ByTool == nil {
+		rules.ByTool = map[string]permission.Action{}
+	}
+	for name, action := range ours.ByTool {
+		if _, said := rules.ByTool[name]; !said && rules.Default == permission.Deny {
+			rules.ByTool[name] = action
+		}
+	}
+	return &rules, nil
+}
+
+// openModel opens a model by its name on the command line.
+func openModel(name string) (model.Model, error) {
+	kind, rest, ok := strings.Cut(name, ":")
+	switch {
+	case name == "":
+		return nil, usagef("no model is named: give --model, as in --model script:FILE")
+	case !ok || rest == "" || kind != "script":
+		return nil, usagef("%q is no model: give script:FILE", name)
+	}
+	f, err := os.Open(rest)
+	if err != nil {
+		return nil, fmt.Errorf("opening the script %s: %w", rest, errors.Unwrap(err))
+	}
+	defer f.Close()
+	return script.New(rest, f)
+}
+
+// lastingName is a model's name that means the same in every directory.
+func lastingName(name string) (string, error) {
+	file, ok := strings.CutPrefix(name, "script:")
+	if !ok {
+		return name, nil
+	}
+	file, err := filepath.Abs(file)
+	return "script:" + file, err
+}
+
+// lastModel is the model of the last run of a session.
+func lastModel(ctx context.Context, s *session.Session) (string, error) {
+	start, err := agent.LastStart(ctx, s, agent.MainID)
+	if err != nil {
+		return "", err
+	}
+	if start == nil {
+		return "", errors.New("the session has no run yet: begin one with agentrun run")
+	}
+	return start.Spec, nil
+}

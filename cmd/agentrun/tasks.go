@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/task"
+)
+
+func newTasksCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "tasks [SESSION]",
+		Short: "List the subagents of a session",
+		Long: `tasks lists the subagents that the agent of a session has started, and those that
+they have, with what became of them: queued, running, interrupted (its process is
+gone; agentrun resume goes on with it), or its end: completed, failed, budget,
+timeout, cancelled, crashed, schema-violation.
+
+With --json it prints one object a line: id, parent, agent, status, url, artifact
+(the file of its output, or null), session (its log, or null), started, ended,
+tokens, cost; reason where there is one.`,
+		Example: `  agentrun tasks
+  agentrun tasks --json | jq -r 'select(.status != "completed") | .id'`,
+		Args: positional(0, 1, "at most one session"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.listTasks(cmd.Context(), strings.Join(args, ""))
+		},
+	}
+}
+
+func (e *environment) listTasks(ctx context.Context, id string) error {
+	m, s, err := e.view(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	list, err := task.List(ctx, m, s, agent.MainID)
+	if err != nil {
+		return err
+	}
+	t := table(e.stdout)
+	for _, info := range list {
+		if e.json {
+			if err := printJSON(e.stdout, info); err != nil {
+				return err
+			}
+			continue
+		}
+		took := ""
+		if info.Ended != nil {
+			took = info.Ended.Sub(info.Started).Round(1e6).String()
+		}
+		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%d tokens\t%s\n", strings.Repeat("  ", strings.Count(info.ID, ".")), info.ID, info.Agent, info.Status, took, info.Tokens, info.URL)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("printing the subagents: %w", err)
+	}
+	return nil
+}
+
+func newTaskCommand(env *environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "task",
+		Short: "Speak to an agent",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "send ID TEXT",
+		Short: "Say something to an agent",
+		Long: `send says TEXT to the agent ID of the session: main, or a subagent such as
+0-Review. One that is at work reads it before it asks its model again; another one
+when it is resumed. It is on disk when send returns, and read once.`,
+		Example: `  agentrun task send main 'leave the tests alone'
+  agentrun task send 0-Review 'look at the locks too'`,
+		Args: positional(2, 2, "an agent and a text"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.sendTask(cmd.Context(), args[0], args[1])
+		},
+	})
+	return cmd
+}
+
+// sendTask says something to an agent of the session.
+func (e *environment) sendTask(ctx context.Context, to, text string) (err error) {
+	m, s, err := e.view(ctx, "")
+	if err != nil {
+		return err
+	}
+	path := s.Path()
+	if to != agent.MainID {
+		id, err := artifacts.ParseAgentID(to)
+		if err != nil {
+			return errors.Join(usagef("%q is no agent: %w", to, err), s.Close())
+		}
+		path = filepath.Join(s.ArtifactsDir(), id.String()+".jsonl")
+	}
+	if err := s.Close(); err != nil {
+		return err
+	}
+	target, err := m.Open(ctx, path)
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the session has no agent %s: agentrun tasks lists them: %w", to, session.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeSession(target, err) }()
+	if err := e.redactIn(target); err != nil {
+		return err
+	}
+	id, err := agent.Say(ctx, target, agent.Said{Text: text})
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return printJSON(e.stdout, map[string]string{"entry": id, "agent": to})
+	}
+	return nil
+}
+
+func newAgentsCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "agents",
+		Short: "List the types of agents",
+		Long: `agents lists the types of agents that run --agent and the tool task know: those of
+.agentrun/agents and .claude/agents in the working directory, of agents in the home,
+and the ones that are built in. Each is a Markdown file with front matter: name,
+description, and where needed tools, model, thinking, readOnly, spawns; below it is
+the system prompt.
+
+With --json it prints one object a line.`,
+		Example: `  agentrun agents`,
+		Args:    positional(0, 0, "no argument"),
+		RunE:    func(*cobra.Command, []string) error { return env.listAgents() },
+	}
+}
+
+func (e *environment) listAgents() error {
+	home, err := session.ResolveHome(e.home)
+	if err != nil {
+		return err
+	}
+	cwd, err := workingDirectory()
+	if err != nil {
+		return err
+	}
+	types, problems := agentTypes(cwd, home)
+	for _, p := range problems {
+		e.say("%s", sentence(p))
+	}
+	t := table(e.stdout)
+	for _, typ := range types {
+		if e.json {
+			if err := printJSON(e.stdout, typ); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", typ.Name, typ.Description, typ.Source)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("printing the agents: %w", err)
+	}
+	return nil
+}

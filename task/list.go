@@ -1,0 +1,134 @@
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// Info is what the logs tell of one subagent.
+type Info struct {
+	ID       string     `json:"id"`
+	Parent   string     `json:"parent"` // the id of the agent that started it; agent.MainID for the root
+	Agent    string     `json:"agent"`  // its type
+	Status   Status     `json:"status"`
+	Reason   string     `json:"reason,omitempty"`
+	URL      string     `json:"url"`
+	Artifact *string    `json:"artifact"` // the file of its output, null when there is none
+	Session  *string    `json:"session"`  // its log, null when there is none
+	Started  time.Time  `json:"started"`
+	Ended    *time.Time `json:"ended"`
+	Tokens   int64      `json:"tokens"` // spent by it, and by those below it
+	Cost     float64    `json:"cost"`
+}
+
+// maxDepth bounds how deep logs are followed, which may be hostile.
+const maxDepth = 16
+
+// List returns the subagents of a session in the order in which they were started, those of a subagent behind it. It reads
+// the logs alone, so any process may ask; one whose end is in no log is running when somebody drives its session, queued when
+// somebody drives its parent's, and interrupted otherwise.
+func List(ctx context.Context, m *session.Manager, root *session.Session, rootID string) ([]Info, error) {
+	return listBelow(ctx, m, root, rootID, 0)
+}
+
+func listBelow(ctx context.Context, m *session.Manager, s *session.Session, parent string, depth int) ([]Info, error) {
+	if depth > maxDepth {
+		return nil, nil
+	}
+	var spawns []Spawned
+	ends := map[string]End{}
+	for e, err := range s.Backward(ctx) {
+		if err != nil {
+			return nil, fmt.Errorf("listing subagents: %w", err)
+		}
+		if e.Type() != entry.TypeCustom {
+			continue
+		}
+		body, err := e.Body()
+		if err != nil {
+			continue
+		}
+		switch c, _ := body.(entry.Custom); c.CustomType {
+		case EndType:
+			var end End
+			if json.Unmarshal(c.Data, &end) == nil {
+				if _, later := ends[end.ID]; !later {
+					ends[end.ID] = end
+				}
+			}
+		case SpawnType:
+			var spawn Spawn
+			if json.Unmarshal(c.Data, &spawn) == nil {
+				spawns = append(append([]Spawned(nil), spawn.Agents...), spawns...)
+			}
+		}
+	}
+	driven, err := s.Driven()
+	if err != nil {
+		return nil, err
+	}
+	var all []Info
+	for _, sp := range spawns {
+		info, below, err := describe(ctx, m, s, sp, ends, driven, parent, depth)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, info), below...)
+	}
+	return all, nil
+}
+
+// describe is one subagent, and those below it.
+func describe(ctx context.Context, m *session.Manager, s *session.Session, sp Spawned, ends map[string]End, driven bool, parent string, depth int) (Info, []Info, error) {
+	info := Info{ID: sp.ID, Parent: parent, Agent: sp.Agent, URL: "agent://" + sp.ID, Started: sp.Began, Status: Interrupted}
+	if driven {
+		info.Status = Queued
+	}
+	var below []Info
+	child, err := m.View(ctx, filepath.Join(s.ArtifactsDir(), filepath.Base(sp.ID)+".jsonl"))
+	switch {
+	case err == nil:
+		defer child.Close()
+		path := child.Path()
+		info.Session = &path
+		busy, err := child.Driven()
+		if err != nil {
+			return info, nil, err
+		}
+		if busy {
+			info.Status = Running
+		} else if info.Status == Queued {
+			info.Status = Running // between two steps of its life
+		}
+		if below, err = listBelow(ctx, m, child, sp.ID, depth+1); err != nil {
+			return info, nil, err
+		}
+	case !errors.Is(err, session.ErrNotFound) && !errors.Is(err, fs.ErrNotExist):
+		info.Reason = err.Error()
+	}
+	if end, ok := ends[sp.ID]; ok {
+		info.Status, info.Reason, info.Ended = end.Status, end.Reason, &end.Ended
+		info.Tokens, info.Cost = end.Spent.Tokens, end.Spent.Cost
+		if end.Version > 0 {
+			file := filepath.Join(s.ArtifactsDir(), outputName(sp.ID, end.Version))
+			info.Artifact = &file
+		}
+	}
+	return info, below, nil
+}
+
+// outputName is the file of an output.
+func outputName(id string, version int) string {
+	if version == 1 {
+		return id + ".md"
+	}
+	return fmt.Sprintf("%s.v%d.md", id, version)
+}
