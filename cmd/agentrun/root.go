@@ -90,7 +90,7 @@ recorded in the log of a session.`,
 		return err
 	})
 	root.SetHelpCommand(newHelpCommand())
-	root.AddCommand(commands(root, env)..., newRunCommand(env), newResumeCommand(env), newTasksCommand(env), newTaskCommand(env), newAgentsCommand(env))
+	root.AddCommand(commands(root, env)...)
 	complete(root, "session", completeSession(env))
 	complete(root, "durability", cobra.FixedCompletions([]cobra.Completion{"sync", "flush"}, cobra.ShellCompDirectiveNoFileComp))
 	return root

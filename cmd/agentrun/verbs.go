@@ -42,6 +42,11 @@ var verbs = [...]struct {
 	{"call", newCallCommand, false},
 	{"grep", newGrepCommand, false},
 	{"find", newFindCommand, false},
+	{"run", newRunCommand, false},
+	{"resume", newResumeCommand, false},
+	{"tasks", newTasksCommand, false},
+	{"task", newTaskCommand, false},
+	{"agents", newAgentsCommand, false},
 }
 
 // commands makes the command that the arguments name first: all of them with their flags would take longer than many a
