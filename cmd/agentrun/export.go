@@ -41,7 +41,7 @@ has the beginning, which is said there and on the standard error. json has all
 entries of all branches, with images and long strings put back. A FILE called
 *.md, *.html or *.json says as much. Without -o it goes to the standard output.
 
-With --redact secrets in a transcript are replaced by [redacted:KIND:N], by about
+With --redact secrets in a transcript become [redacted:KIND:N], by about
 280 rules, those of gitleaks among them; in a bundle nothing is changed.
 
 With --json it prints an object: file, bytes, entries, artifacts, blobs. What
