@@ -161,7 +161,7 @@ func TestExactIsSaidOfTextAlone(t *testing.T) {
 }
 
 func TestTheEmulatorIsStoppedWhenItIsKeptTooBusy(t *testing.T) {
-	in := "before\r\n" + strings.Repeat("\x1b[2147483647S", 3) + strings.Repeat("lost\r\n", 100000) + "\x1b[H\x1b[2Jafter\r\n"
+	in := "before\r\n" + strings.Repeat("\x1b[2147483647S", 3) + strings.Repeat(strings.Repeat("\x1b[m", 1000)+"lost\r\n", 100) + "\x1b[H\x1b[2Jafter\r\n"
 	var b bytes.Buffer
 	s, err := New(Size{24, 80}, func(p []byte) { b.Write(p) })
 	if err != nil {
