@@ -28,6 +28,7 @@ type Box struct {
 
 	mu      sync.Mutex
 	started []process.Member
+	spaces  []*os.File       // mount namespaces of what was started; open, so that no other one gets their number
 	shims   []process.Member // that own something of it, and nothing else
 	reached map[string]bool
 	counts  cgroup.Counts // when Settle was called last
@@ -178,6 +179,11 @@ func (l *Launch) Began(pid int) error {
 			l.box.shims = append(slices.DeleteFunc(l.box.shims, gone), process.Member{PID: s.Parent, Stat: above})
 		}
 	}
+	if l.Attr.Flags&unix.CLONE_NEWNS != 0 && l.box.group == nil {
+		if space, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err == nil {
+			l.box.spaces = append(l.box.spaces, space)
+		}
+	}
 	l.box.mu.Unlock()
 	l.Report.Close()
 	defer l.r.Close()
@@ -270,6 +276,11 @@ func (b *Box) Close() {
 	b.watch.Wait()
 	if b.group != nil {
 		b.group.Remove()
+	} else {
+		b.end("")
+	}
+	for _, space := range b.spaces {
+		space.Close()
 	}
 	if b.tmp != "" {
 		removeTemporary(b.tmp)

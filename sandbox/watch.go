@@ -96,16 +96,20 @@ func (b *Box) members() []int {
 			all = append(all, pid)
 		}
 	}
-	own, _ := os.Readlink("/proc/self/ns/mnt")
-	spaces := map[string]bool{}
+	spaces := map[file]bool{}
+	b.mu.Lock()
+	for _, f := range b.spaces {
+		var st unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &st) == nil {
+			spaces[file{uint64(st.Dev), st.Ino}] = true
+		}
+	}
+	b.mu.Unlock()
 	for _, root := range roots {
 		if gone(root) {
 			continue
 		}
 		add(root.PID)
-		if space, err := os.Readlink("/proc/" + strconv.Itoa(root.PID) + "/ns/mnt"); err == nil && space != own {
-			spaces[space] = true
-		}
 		below, _ := process.Descendants(root.PID)
 		for _, m := range below {
 			add(m.PID)
@@ -123,7 +127,8 @@ func (b *Box) members() []int {
 	if len(spaces) > 0 {
 		links, _ := filepath.Glob("/proc/[0-9]*/ns/mnt")
 		for _, link := range links {
-			if space, err := os.Readlink(link); err == nil && spaces[space] {
+			var st unix.Stat_t
+			if unix.Stat(link, &st) == nil && spaces[file{uint64(st.Dev), st.Ino}] {
 				pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
 				add(pid)
 			}
