@@ -17,6 +17,7 @@
 package provider
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,10 +27,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/agentrun/agentrun/internal/picture"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/model/anthropic"
 	"github.com/agentrun/agentrun/model/openai"
 	"github.com/agentrun/agentrun/model/script"
+	"github.com/agentrun/agentrun/session/entry"
 )
 
 // Names of the providers, as they stand before the colon.
@@ -52,7 +55,7 @@ type Options struct {
 	Lookup func(name string) (string, bool)
 
 	Settings map[string]Settings // by the name of the provider
-	Resize   model.Resize        // of images that are too large; nil leaves them out
+	Resize   model.Resize        // of images that are too large; nil is one that keeps their proportions
 	HTTP     *http.Client        // nil: one for each model
 }
 
@@ -93,6 +96,9 @@ func Open(name string, o Options) (model.Model, error) {
 	if err := keepsKey(provider, base, key); err != nil {
 		return nil, err
 	}
+	if o.Resize == nil {
+		o.Resize = shrink
+	}
 	info, _ := Known(provider, id)
 	if provider == Anthropic {
 		return anthropic.New(anthropic.Options{Info: info, BaseURL: base, Key: key, Resize: o.Resize, HTTP: o.HTTP}), nil
@@ -107,6 +113,20 @@ func Open(name string, o Options) (model.Model, error) {
 		return nil, fmt.Errorf("the setting models.openai.api is %.40q: give responses or chat", api)
 	}
 	return openai.New(openai.Options{Info: info, BaseURL: base, Key: key, Resize: o.Resize, HTTP: o.HTTP}), nil
+}
+
+// shrink makes an image smaller. What it makes is within the limits of all providers.
+func shrink(image entry.ImageBlock, _ model.ImageLimits) (entry.ImageBlock, error) {
+	data, err := base64.StdEncoding.DecodeString(image.Data)
+	if err != nil {
+		return image, fmt.Errorf("reading an image: %w", err)
+	}
+	p, err := picture.Fit(data, image.MIMEType)
+	if err != nil {
+		return image, fmt.Errorf("making an image smaller: %w", err)
+	}
+	image.Data, image.MIMEType = base64.StdEncoding.EncodeToString(p.Data), p.MIMEType
+	return image, nil
 }
 
 // openScript opens a script.
