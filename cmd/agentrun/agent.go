@@ -60,18 +60,18 @@ func newRunCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run PROMPT",
 		Short: "Have an agent work on something",
-		Long: `run gives PROMPT to an agent, which works in the session: it asks the model, and
+		Long: `run gives PROMPT to an agent, which works in the session: it asks the model and
 makes the tool calls that the model wants, until there is nothing more to do. Its
-answers go to standard output, what its tools and subagents do to standard error.
-With --json everything is one object a line.
+answers go to standard output, what its tools and subagents do to standard
+error. With --json everything is one object a line.
 
 The run is in the session from its first moment. One that was interrupted,
 cancelled or killed goes on with agentrun resume.
 
 Tools work below the working directory, and below --root. Commands run in the
-sandbox "workspace" where this machine has one. Which calls are made is decided by
-permissions.json in the home; without it, commands outside of a sandbox and ssh
-are asked about, and denied when nobody is there to be asked.
+sandbox "workspace" where this machine has one. Which calls are made is decided
+by permissions.json in the home; without it, commands outside of a sandbox and
+ssh are asked about, and denied when nobody is there to be asked.
 
 The exit status is 0 when the run is completed, 1 when it failed, 3 when a limit
 of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
@@ -95,11 +95,11 @@ func newResumeCommand(env *environment) *cobra.Command {
 		Short: "Go on with a run that was interrupted",
 		Long: `resume goes on with the last run of the session ID, by default of the newest of
 the working directory, where it stopped: no tool call that had finished is made
-again, subagents go on with their own work. A run that is completed is left as it
-is, with status 0.
+again, subagents go on with their own work. A run that is completed is left as
+it is, with status 0.
 
-The model is the one of the run unless another one is given. The exit status is that of
-agentrun run.`,
+The model is the one of the run unless another one is given. The exit status is
+that of agentrun run.`,
 		Example: `  agentrun resume
   agentrun resume --max-cost 5 01a1fd2c`,
 		Args: positional(0, 1, "at most one session"),

@@ -48,7 +48,7 @@ func commandFirst(root *cobra.Command, args []string) []string {
 
 // valueFlags are the flags of all commands that are followed by a value, and those that
 // are not, with their dashes. One name means the same in each command, but for --new of
-// edit, which is its text.
+// edit, which is its text, and for --sandbox of doctor and --redact of export, which are switches.
 func valueFlags(root *cobra.Command) (values, switches map[string]bool) {
 	values, switches = map[string]bool{}, map[string]bool{}
 	collect := func(f *pflag.Flag) {

@@ -35,7 +35,7 @@ quota.session   limits each session, quota.home all of them together:
     .blobs      images, long strings, and files of checkpoints; of a session
                 those it cites
 sandbox         what commands may do where no flag says otherwise: --sandbox,
-                --net and --limit of agentrun exec
+                --net and --limits of agentrun exec
 retention       what gc --apply may take away because it is old:
     .sessions   moves sessions to the trash that nobody wrote to for so long
     .trash      empties the trash of what was removed so long ago (30d)

@@ -63,7 +63,7 @@ findings that repair can't mend, 4 when doctor itself failed and did not look at
 everything, and 2 for wrong usage.
 
 With --sandbox doctor says instead what this machine can do for --sandbox, --net
-and --limit of exec, bash and jobs start, by which means, and why not; with
+and --limits of exec, bash and jobs start, by which means, and why not; with
 --json as one object: uid, kernel, modes, limits and means (each a name, ok and
 what), landlockAbi, cgroupVersion. The status is 1 where a mode or limit is not
 possible.
@@ -81,7 +81,7 @@ show them, and it is no proof that there are no others.`,
 	cmd.Flags().BoolVar(&d.all, "all", false, "every session, artifact and blob; of all known homes unless one is named")
 	cmd.Flags().BoolVar(&d.repair, "repair", false, "mend what can be mended")
 	cmd.Flags().StringArrayVar(&d.from, "from", nil, "look for lost blobs and artifacts in `PLACE`: a home, a directory of blobs, or a bundle; may be repeated")
-	cmd.Flags().BoolVar(&d.sandbox, "sandbox", false, "say what this machine can do for --sandbox, --net and --limit")
+	cmd.Flags().BoolVar(&d.sandbox, "sandbox", false, "say what this machine can do for --sandbox, --net and --limits")
 	cmd.Flags().BoolVar(&d.secrets, "secrets", false, "say where there are secrets in logs and artifacts")
 	cmd.Flags().StringVar(&d.passphraseFile, "passphrase-file", "", "open encrypted bundles of --from with the passphrase that is in `FILE`")
 	return cmd

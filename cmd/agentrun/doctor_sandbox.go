@@ -6,7 +6,7 @@ import (
 	"github.com/agentrun/agentrun/sandbox"
 )
 
-// doctorSandbox says what this machine can do for --sandbox, --net and --limit.
+// doctorSandbox says what this machine can do for --sandbox, --net and --limits.
 func (e *environment) doctorSandbox() error {
 	p := sandbox.NewProbe()
 	status := 0

@@ -21,8 +21,9 @@ func newFindCommand(env *environment) *cobra.Command {
 		Long: `find lists the files in the working directory or in each PATH, in order, without
 what git ignores (as git check-ignore --no-index has it) and without following
 links. Any PATH can be given that you can read; agentrun call keeps the tool to
-the working directory and --root. A GLOB has *, ?, [a-z], {a,b}, and ** for any directories; without a
-slash it is matched with the file name, else with the path below PATH.
+the working directory and --root. A GLOB has *, ?, [a-z], {a,b}, and ** for any
+directories; without a slash it is matched with the file name, else with the
+path below PATH.
 
 artifact:// lists the artifacts of the session, agent:// the outputs of its
 subagents, session:// the sessions of this directory.

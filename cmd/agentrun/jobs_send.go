@@ -55,7 +55,7 @@ f1 to f12. --eof types ctrl-d, which ends the input at the beginning of a line.
 	cmd.Flags().BoolVar(&m.eof, "eof", false, "end the input behind the text")
 	cmd.Flags().BoolVar(&m.bare, "no-newline", false, "send the text alone")
 	cmd.Flags().Var(&m.keys, "key", "type the key called `NAME`, behind the text; may be repeated")
-	cmd.Flags().Var(&m.size, "size", "resize the terminal to `COLUMNSxROWS`")
+	cmd.Flags().Var(&m.size, "size", "resize the terminal to `SIZE`, as 120x40")
 	return cmd
 }
 

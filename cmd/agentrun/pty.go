@@ -27,7 +27,7 @@ type ptyFlags struct {
 
 func (p *ptyFlags) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.on, "pty", false, "run the command at a terminal")
-	f.Var(&p.size, "size", "with --pty: a terminal of `COLUMNSxROWS` (80x24)")
+	f.Var(&p.size, "size", "with --pty: a terminal of `SIZE` (80x24)")
 }
 
 // terminal is the one that the flags ask for, nil for none.
@@ -75,7 +75,7 @@ func (s *terminalSize) String() string {
 	return bash.TerminalSize(*s).String()
 }
 
-func (s *terminalSize) Type() string { return "COLUMNSxROWS" }
+func (s *terminalSize) Type() string { return "SIZE" }
 
 func (s *terminalSize) Set(text string) error {
 	cols, rows, ok := strings.Cut(text, "x")

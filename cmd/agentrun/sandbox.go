@@ -18,11 +18,12 @@ import (
 // sandboxHelp is the part of the help that tells of the flags of confinement.
 const sandboxHelp = `With --sandbox read-only the command changes nothing but temporary files of its
 own, with workspace also what is below the working directory and --root; with
---net off it has no network. --limit bounds memory, processes, processor time,
+--net off it has no network. --limits bounds memory, processes, processor time,
 the size of a file and what is written to disk, of the command and all that it
-starts. What this machine can not do is refused (agentrun doctor --sandbox);
-the settings of config.json hold where a flag is not given. All that may be read
-without a sandbox may be read in it.`
+starts: memory=1GiB,processes=100,cpu=60s,file=1GiB,disk=2GiB or some of these.
+What this machine can not do is refused (agentrun doctor --sandbox); the settings
+of config.json hold where a flag is not given. All that may be read without a
+sandbox may be read in it.`
 
 // confinement is what a command may do, by flags.
 type confinement struct {
@@ -35,9 +36,9 @@ type confinement struct {
 
 // addConfinement adds the flags. A verb with --root has it already.
 func (c *confinement) addFlags(f *pflag.FlagSet) {
-	f.Var(&c.mode, "sandbox", "what may be written: `off|read-only|workspace`")
-	f.Var(&c.net, "net", "whether there is a network: `on|off`")
-	f.Var(&c.limits, "limit", "bound what is taken: `LIST`, some of "+sandbox.LimitsSyntax)
+	f.Var(&c.mode, "sandbox", "what may be written: `MODE`, off, read-only or workspace")
+	f.Var(&c.net, "net", "whether there is a network: `HOW`, on or off")
+	f.Var(&c.limits, "limits", "bound what is taken: `LIST`, as memory=1GiB,cpu=60s")
 	if c.tools = f.Lookup("root") != nil; !c.tools {
 		f.StringArrayVar((*[]string)(&c.roots), "root", nil, "with --sandbox workspace: `DIR` may be written too; may be repeated")
 	}
@@ -59,7 +60,7 @@ func (m *sandboxMode) Set(s string) error {
 type netSwitch string
 
 func (n *netSwitch) String() string { return string(*n) }
-func (n *netSwitch) Type() string   { return "on|off" }
+func (n *netSwitch) Type() string   { return "HOW" }
 
 func (n *netSwitch) Set(s string) error {
 	if s != "on" && s != "off" {
@@ -69,7 +70,7 @@ func (n *netSwitch) Set(s string) error {
 	return nil
 }
 
-// limitList is the value of --limit, of all that were given.
+// limitList is the value of --limits, of all that were given.
 type limitList struct{ sandbox.Limits }
 
 func (l *limitList) Type() string { return "LIST" }

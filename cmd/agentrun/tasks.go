@@ -20,14 +20,14 @@ func newTasksCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "tasks [SESSION]",
 		Short: "List the subagents of a session",
-		Long: `tasks lists the subagents that the agent of a session has started, and those that
-they have, with what became of them: queued, running, interrupted (its process is
-gone; agentrun resume goes on with it), or its end: completed, failed, budget,
-timeout, cancelled, crashed, schema-violation.
+		Long: `tasks lists the subagents that the agent of a session has started, and those
+that they have, with what became of them: queued, running, interrupted (its
+process is gone; agentrun resume goes on with it), or its end: completed, failed,
+budget, timeout, cancelled, crashed, schema-violation.
 
-With --json it prints one object a line: id, parent, agent, status, url, artifact
-(the file of its output, or null), session (its log, or null), started, ended,
-tokens, cost; reason where there is one.`,
+With --json it prints one object a line: id, parent, agent, status, url,
+artifact (the file of its output, or null), session (its log, or null), started,
+ended, tokens, cost; reason where there is one.`,
 		Example: `  agentrun tasks
   agentrun tasks --json | jq -r 'select(.status != "completed") | .id'`,
 		Args: positional(0, 1, "at most one session"),
@@ -77,8 +77,8 @@ func newTaskCommand(env *environment) *cobra.Command {
 		Use:   "send ID TEXT",
 		Short: "Say something to an agent",
 		Long: `send says TEXT to the agent ID of the session: main, or a subagent such as
-0-Review. One that is at work reads it before it asks its model again; another one
-when it is resumed. It is on disk when send returns, and read once.`,
+0-Review. One that is at work reads it before it asks its model again; another
+one when it is resumed. It is on disk when send returns, and read once.`,
 		Example: `  agentrun task send main 'leave the tests alone'
   agentrun task send 0-Review 'look at the locks too'`,
 		Args: positional(2, 2, "an agent and a text"),

@@ -153,7 +153,7 @@ refuse what is outside, also behind links. The verbs read, grep and find open
 whatever they are given: there a person names it, here a model does. ssh reaches
 the hosts of ssh.hosts in config.json (see agentrun ssh --help).
 
---sandbox, --net and --limit, else the settings of config.json, bound what the
+--sandbox, --net and --limits, else the settings of config.json, bound what the
 tools bash and python run, and no argument of theirs changes that.`,
 		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
   agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
