@@ -61,8 +61,8 @@ func newRunCommand(env *environment) *cobra.Command {
 		Use:   "run PROMPT",
 		Short: "Have an agent work on something",
 		Long: `run gives PROMPT to an agent, which works in the session: it asks the model and
-makes the tool calls that the model wants, until there is nothing more to do. Its
-answers go to standard output, what its tools and subagents do to standard
+makes the tool calls that the model wants, until there is nothing more to do.
+Its answers go to standard output, what its tools and subagents do to standard
 error. With --json everything is one object a line.
 
 The run is in the session from its first moment. One that was interrupted,

@@ -26,7 +26,8 @@ nothing is ever removed. All settings there are:
       "processes": 500, "cpu": "10m", "file": "1GB", "disk": "10GB"}},
     "redact": {"mode": "reversible", "recipient": "age1..."},
     "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"},
-    "models": {"anthropic": {"url": "URL"}, "openai": {"url": "URL", "api": "chat"}}
+    "models": {"anthropic": {"url": "URL"},
+      "openai": {"url": "URL", "api": "chat"}}
   }
 
 quota.session   limits each session, quota.home all of them together:

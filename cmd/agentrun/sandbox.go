@@ -21,9 +21,9 @@ own, with workspace also what is below the working directory and --root; with
 --net off it has no network. --limits bounds memory, processes, processor time,
 the size of a file and what is written to disk, of the command and all that it
 starts: memory=1GiB,processes=100,cpu=60s,file=1GiB,disk=2GiB or some of these.
-What this machine can not do is refused (agentrun doctor --sandbox); the settings
-of config.json hold where a flag is not given. All that may be read without a
-sandbox may be read in it.`
+What this machine can not do is refused (agentrun doctor --sandbox); the
+settings of config.json hold where a flag is not given. All that may be read
+without a sandbox may be read in it.`
 
 // confinement is what a command may do, by flags.
 type confinement struct {

@@ -22,8 +22,8 @@ func newTasksCommand(env *environment) *cobra.Command {
 		Short: "List the subagents of a session",
 		Long: `tasks lists the subagents that the agent of a session has started, and those
 that they have, with what became of them: queued, running, interrupted (its
-process is gone; agentrun resume goes on with it), or its end: completed, failed,
-budget, timeout, cancelled, crashed, schema-violation.
+process is gone; agentrun resume goes on with it), or its end: completed,
+failed, budget, timeout, cancelled, crashed, schema-violation.
 
 With --json it prints one object a line: id, parent, agent, status, url,
 artifact (the file of its output, or null), session (its log, or null), started,
@@ -131,11 +131,11 @@ func newAgentsCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "agents",
 		Short: "List the types of agents",
-		Long: `agents lists the types of agents that run --agent and the tool task know: those of
-.agentrun/agents and .claude/agents in the working directory, of agents in the home,
-and the ones that are built in. Each is a Markdown file with front matter: name,
-description, and where needed tools, model, thinking, readOnly, spawns; below it is
-the system prompt.
+		Long: `agents lists the types of agents that run --agent and the tool task know: those
+of .agentrun/agents and .claude/agents in the working directory, of agents in
+the home, and the ones that are built in. Each is a Markdown file with front matter:
+name, description, and where needed tools, model, thinking, readOnly, spawns;
+below it is the system prompt.
 
 With --json it prints one object a line.`,
 		Example: `  agentrun agents`,
