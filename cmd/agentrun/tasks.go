@@ -133,9 +133,9 @@ func newAgentsCommand(env *environment) *cobra.Command {
 		Short: "List the types of agents",
 		Long: `agents lists the types of agents that run --agent and the tool task know: those
 of .agentrun/agents and .claude/agents in the working directory, of agents in
-the home, and the ones that are built in. Each is a Markdown file with front matter:
-name, description, and where needed tools, model, thinking, readOnly, spawns;
-below it is the system prompt.
+the home, and the ones that are built in. Each is a Markdown file with front
+matter: name, description, and where needed tools, model, thinking, readOnly,
+spawns; below it is the system prompt.
 
 With --json it prints one object a line.`,
 		Example: `  agentrun agents`,
