@@ -1,9 +1,10 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,14 +15,24 @@ import (
 	"github.com/agentrun/agentrun/session"
 )
 
+// modelsPatience is how long a server may take to tell which models it has.
+const modelsPatience = 5 * time.Second
+
+// modelsCommand is the verb models with its flags.
+type modelsCommand struct {
+	*environment
+	all bool
+}
+
 func newModelsCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
-		Use:   "models",
+	c := &modelsCommand{environment: env}
+	cmd := &cobra.Command{
+		Use:   "models [flags]",
 		Short: "List the models that run can ask",
-		Long: `models lists the models of providers that there is a key for, or a base URL,
-with their context window, the longest answer, and prices in US dollars for a
-million tokens. Others can be asked by their name too; what they cost is then
-unknown, and counted as 0.
+		Long: `models lists the models of providers that there is a key for, with their
+context window, the longest answer, and prices in US dollars for a million
+tokens. Others can be asked by their name too; what they cost is then unknown,
+and counted as 0.
 
   anthropic:NAME  ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
   openai:NAME     OPENAI_API_KEY, OPENAI_BASE_URL; also servers that speak like
@@ -31,19 +42,22 @@ unknown, and counted as 0.
 A key is a variable of the environment, or in the keyring of the desktop
 (service agentrun, user name anthropic or openai). Settings in config.json of
 the home: models.anthropic.url and models.openai.url, the base URLs;
-models.openai.api, responses or chat.
+models.openai.api, responses or chat. A server at another base URL needs no key,
+and is asked for its models.
 
 With --json it prints one object a line: model, provider, id, contextWindow,
 maxOutput, prices (input, output, cacheRead, cacheWrite; long, those of requests
-above so many tokens), thinks, usable, missing (what a model that is not usable
-lacks), baseURL (where the provider is, if that is elsewhere: which models are
-there is not known).`,
+above so many tokens; null when they are unknown), thinks, usable. With --all
+there are those too that cannot be asked, with missing, which says what they
+lack.`,
 		Example: `  agentrun models
-  agentrun models --json | jq -r 'select(.usable) | .model'
+  agentrun models --json | jq -r .model
   secret-tool store --label agentrun service agentrun username anthropic`,
 		Args: positional(0, 0, "no argument"),
-		RunE: func(*cobra.Command, []string) error { return env.listModels() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
+	cmd.Flags().BoolVar(&c.all, "all", false, "also list models that lack a key")
+	return cmd
 }
 
 // listedModel is what models --json prints.
@@ -57,7 +71,6 @@ type listedModel struct {
 	Thinks        bool          `json:"thinks"`
 	Usable        bool          `json:"usable"`
 	Missing       string        `json:"missing,omitempty"`
-	BaseURL       string        `json:"baseURL,omitempty"`
 }
 
 // providers are how models are opened with the settings of the home.
@@ -79,58 +92,82 @@ func (e *environment) providers() (provider.Options, error) {
 	}, nil
 }
 
-func (e *environment) listModels() error {
-	o, err := e.providers()
+func (c *modelsCommand) run(ctx context.Context) error {
+	o, err := c.providers()
 	if err != nil {
 		return err
 	}
-	missing, elsewhere := map[string]error{}, map[string]string{}
+	var found []listedModel
 	for _, name := range []string{provider.Anthropic, provider.OpenAI} {
-		if _, missing[name] = provider.Open(name+":x", o); missing[name] == nil {
-			elsewhere[name], missing[name] = o.BaseURL(name)
+		models, missing := c.modelsOf(ctx, name, o)
+		if missing != nil {
+			c.remark("%v", missing)
+		}
+		for _, i := range models {
+			l := listedModel{
+				Model: name + ":" + i.ID, Provider: name, ID: i.ID, ContextWindow: i.ContextWindow, MaxOutput: i.MaxOutput,
+				Prices: i.Prices, Thinks: i.Thinks, Usable: missing == nil,
+			}
+			if missing != nil {
+				l.Missing = missing.Error()
+			}
+			if l.Usable || c.all {
+				found = append(found, l)
+			}
 		}
 	}
-	t := table(e.stdout)
-	listed := 0
-	for _, i := range provider.Models() {
-		l := listedModel{
-			Model: i.Provider + ":" + i.ID, Provider: i.Provider, ID: i.ID, ContextWindow: i.ContextWindow, MaxOutput: i.MaxOutput,
-			Prices: i.Prices, Thinks: i.Thinks, Usable: missing[i.Provider] == nil, BaseURL: elsewhere[i.Provider],
-		}
-		if err := missing[i.Provider]; err != nil {
-			l.Missing = err.Error()
-		}
-		switch {
-		case e.json:
-			if err := printJSON(e.stdout, l); err != nil {
+	t := table(c.stdout)
+	if len(found) > 0 && !c.json {
+		fmt.Fprintln(t, "MODEL\tCONTEXT\tOUTPUT\tINPUT $\tOUTPUT $\tCACHED $")
+	}
+	for _, l := range found {
+		if c.json {
+			if err := printJSON(c.stdout, l); err != nil {
 				return err
 			}
-		case l.Usable && l.BaseURL == "":
-			if listed == 0 {
-				fmt.Fprintln(t, "MODEL\tCONTEXT\tOUTPUT\tINPUT $\tOUTPUT $\tCACHED $")
-			}
-			listed++
-			p := l.Prices
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\n", l.Model, l.ContextWindow, l.MaxOutput, dollars(p.Input), dollars(p.Output), dollars(p.CacheRead))
+			continue
 		}
+		input, output, cached := "-", "-", "-"
+		if p := l.Prices; p != nil {
+			input, output, cached = dollars(p.Input), dollars(p.Output), dollars(p.CacheRead)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", visible(l.Model), tokens(l.ContextWindow), tokens(l.MaxOutput), input, output, cached)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the models: %w", err)
 	}
-	if e.json {
-		return nil
-	}
-	for _, name := range []string{provider.Anthropic, provider.OpenAI} {
-		if at := elsewhere[name]; at != "" {
-			e.remark("%s is at %s: give its models by their names there, as %s:NAME", name, at, name)
-		}
-		if err := missing[name]; errors.Is(err, provider.ErrNoKey) {
-			e.remark("%v", err)
-		} else if err != nil {
-			e.say("%v", err)
-		}
-	}
 	return nil
+}
+
+// modelsOf are the models of a provider, and why they cannot be asked, if they cannot.
+func (c *modelsCommand) modelsOf(ctx context.Context, name string, o provider.Options) (models []model.Info, missing error) {
+	base, err := o.BaseURL(name)
+	if err == nil {
+		_, err = provider.Open(name+":any", o)
+	}
+	if err == nil && base != "" {
+		ctx, cancel := context.WithTimeout(ctx, modelsPatience)
+		defer cancel()
+		models, err := provider.Ask(ctx, name, o)
+		if err != nil {
+			c.remark("%v; name its models as %s:NAME", err, name)
+		}
+		return models, nil
+	}
+	for _, i := range provider.Models() {
+		if i.Provider == name {
+			models = append(models, i)
+		}
+	}
+	return models, err
+}
+
+// tokens is a number of tokens, - where nobody knows it.
+func tokens(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // dollars is a price without zeros that say nothing.

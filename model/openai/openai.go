@@ -111,15 +111,20 @@ func (m *Model) effort(level string) string {
 	if !m.info.Thinks {
 		return ""
 	}
+	// Models before GPT-5.1, and those for Codex, always think, and before GPT-5.2 not beyond high.
+	old := strings.HasPrefix(m.info.ID, "o") || m.info.ID == "gpt-5" || strings.HasPrefix(m.info.ID, "gpt-5-")
 	switch level {
 	case "", model.ThinkingOff:
-		// Models before GPT-5.1 know no "none" and think always.
-		if strings.HasPrefix(m.info.ID, "o") || m.info.ID == "gpt-5" || strings.HasPrefix(m.info.ID, "gpt-5-") {
+		if old || strings.Contains(m.info.ID, "-codex") {
 			return "low"
 		}
 		return "none"
 	case model.ThinkingMinimal:
 		return "low" // "minimal" is known to GPT-5 alone
+	case model.ThinkingXHigh:
+		if old || strings.HasPrefix(m.info.ID, "gpt-5.1") {
+			return "high"
+		}
 	}
 	return level
 }

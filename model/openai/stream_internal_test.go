@@ -190,3 +190,23 @@ func TestTheAPIIsThatOfThePlace(t *testing.T) {
 		}
 	}
 }
+
+func TestEffortIsWhatTheModelKnows(t *testing.T) {
+	for _, c := range []struct{ id, level, want string }{
+		{"gpt-5.6-sol", "", "none"},
+		{"gpt-5.6-sol", "xhigh", "xhigh"},
+		{"gpt-5.6-sol", "minimal", "low"},
+		{"gpt-5.3-codex", "off", "low"},
+		{"gpt-5-mini", "off", "low"},
+		{"gpt-5", "xhigh", "high"},
+		{"gpt-5.1-codex", "xhigh", "high"},
+		{"o3", "medium", "medium"},
+	} {
+		if got := New(Options{Info: model.Info{ID: c.id, Thinks: true}}).effort(c.level); got != c.want {
+			t.Errorf("%s, %s: %s", c.id, c.level, got)
+		}
+	}
+	if got := New(Options{Info: model.Info{ID: "llama"}}).effort("high"); got != "" {
+		t.Errorf("a model that does not think is told %s", got)
+	}
+}

@@ -2,6 +2,9 @@ package provider_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,5 +135,39 @@ func TestTheTableIsPlausible(t *testing.T) {
 		if got := long.Cost(u).Total; got < want*0.999 || got > want*1.001 {
 			t.Errorf("%d tokens cost %v", input, got)
 		}
+	}
+}
+
+func TestAServerIsAskedForItsModels(t *testing.T) {
+	answer, status := `{"object":"list","data":[{"id":"llama-4"},{"id":"gpt-5.5"},{"id":""},{"id":"llama-4"}]}`, http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/models" || r.Header.Get("Authorization")+r.Header.Get("X-Api-Key") == "" {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer s.Close()
+	for name, base := range map[string]string{"openai": s.URL + "/v1", "anthropic": s.URL} {
+		upper := strings.ToUpper(name)
+		o := provider.Options{Lookup: environ(upper+"_BASE_URL="+base, upper+"_API_KEY="+key)}
+		answer, status = `{"object":"list","data":[{"id":"llama-4"},{"id":"gpt-5.5"},{"id":""},{"id":"llama-4"}]}`, http.StatusOK
+		models, err := provider.Ask(t.Context(), name, o)
+		if err != nil || len(models) != 2 || models[0].ID != "llama-4" || name == "openai" && models[1].Prices == nil {
+			t.Errorf("%s: %+v, %v", name, models, err)
+		}
+		for _, answer = range []string{"<html>", "[]", strings.Repeat(" ", 5<<20)} {
+			if _, err := provider.Ask(t.Context(), name, o); err == nil || strings.Contains(err.Error(), key) {
+				t.Errorf("%s: %.20q: %v", name, answer, err)
+			}
+		}
+		status = http.StatusInternalServerError
+		if _, err := provider.Ask(t.Context(), name, o); err == nil || !strings.Contains(err.Error(), "HTTP 500") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := provider.Ask(t.Context(), "openai", provider.Options{Lookup: environ()}); !errors.Is(err, provider.ErrNoKey) {
+		t.Error(err)
 	}
 }

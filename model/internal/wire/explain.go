@@ -56,6 +56,8 @@ func Explain(status int, code, body string) *model.Error {
 		e.Kind, e.Message = model.KindServer, "the provider failed; ask again"
 	case status == http.StatusNotFound:
 		e.Kind, e.Message = model.KindInvalid, "the provider knows no such model or address; see the name of the model and the base URL"
+	case status == http.StatusOK:
+		e.Kind, e.Message = model.KindServer, "the provider answered with something else than events; see the base URL"
 	case status >= 300 && status < 400:
 		e.Kind, e.Message = model.KindInvalid, "the provider is elsewhere; give the base URL that it is at now"
 	default:

@@ -77,6 +77,10 @@ func (c *Client) Post(ctx context.Context, to string, header http.Header, body [
 	if res.StatusCode != http.StatusOK {
 		return false, c.refused(res)
 	}
+	if kind := res.Header.Get("Content-Type"); strings.HasPrefix(kind, "application/json") || strings.HasPrefix(kind, "text/html") {
+		// Some servers answer with an error and the status of a success.
+		return false, c.refused(res)
+	}
 	events := NewEvents(&touching{res.Body, hung, idle})
 	for {
 		event, data, err := events.Next()

@@ -183,6 +183,19 @@ func TestAKeyIsNotCarriedElsewhereNorTold(t *testing.T) {
 	}
 }
 
+func TestAnErrorWithTheStatusOfASuccessIsOne(t *testing.T) {
+	for kind, body := range map[string]string{"application/json": `{"error":{"message":"no such model"}}`, "text/html; charset=utf-8": "<title>Log in</title>"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, body)
+		}))
+		if err := post(t, wire.Client{}, s.URL); model.KindOf(err) != model.KindServer || !strings.Contains(err.Error(), "something else than events") {
+			t.Errorf("%s: %v", kind, err)
+		}
+		s.Close()
+	}
+}
+
 func TestIDsOfCallsAreThoseThatAllTake(t *testing.T) {
 	seen := map[string]string{}
 	for _, id := range []string{"toolu_01-A", "call_1|fc_1", "call_1|fc_2", "call_1", "a b", "a_b", "ä", "", strings.Repeat("x", 65), strings.Repeat("x", 66), strings.Repeat("x", 64)} {
