@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,11 +181,11 @@ func (r *run) distinguish(m *entry.AssistantMessage) {
 		if !ok {
 			continue
 		}
-		id := call.ID
-		if id == "" {
-			id = "call"
-		}
-		for n := 2; call.ID == "" || r.history.ids[call.ID] || taken[call.ID]; n++ {
+		id := cmp.Or(call.ID, "call")
+		for call.ID == "" || r.history.ids[call.ID] || taken[call.ID] {
+			// Some providers count anew in every answer: where the last search for this id ended, the next one begins.
+			n := max(2, r.suffixes[id])
+			r.suffixes[id] = n + 1
 			call.ID = fmt.Sprintf("%s-%d", id, n)
 		}
 		taken[call.ID] = true

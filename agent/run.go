@@ -19,10 +19,12 @@ type run struct {
 	began   time.Time
 	past    past
 	history history
-	answers int // of models in the log, those that failed or were aborted aside
-	spent   *Budget
-	queued  []queued // said, and not taken up yet
-	outcome Outcome
+	// suffixes are the next ones for ids of calls that came more than once.
+	suffixes map[string]int
+	answers  int // of models in the log, those that failed or were aborted aside
+	spent    *Budget
+	queued   []queued // said, and not taken up yet
+	outcome  Outcome
 
 	observing sync.Mutex // events come one after the other
 	asking    sync.Mutex // and so do questions
@@ -96,6 +98,7 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 		defer cancel()
 	}
 	r.history = history{session: r.Session, heard: r.hear}
+	r.suffixes = map[string]int{}
 	err := r.loop(inner)
 	if end := (*ending)(nil); errors.As(err, &end) {
 		r.outcome.Status, r.outcome.Reason, err = end.status, end.reason, nil

@@ -33,7 +33,6 @@ var (
 	upper   = newClass("A-Z0-9")
 	urlsafe = newClass("A-Za-z0-9_-") // the last - stands for itself
 	base64c = newClass("A-Za-z0-9+/=")
-	dotted  = newClass("A-Za-z0-9_.-")
 )
 
 // part is one step of a rule behind its prefix: a text, or from least to most bytes of a class.

@@ -36,14 +36,13 @@ const (
 // agentCommand is the verbs run and resume with their flags.
 type agentCommand struct {
 	*environment
-	model     string
-	typ       string // --agent
-	thinking  string
-	cost      float64
-	time      timeout
-	roots     roots
-	confine   confinement
-	noSandbox bool
+	model    string
+	typ      string // --agent
+	thinking string
+	cost     float64
+	time     timeout
+	roots    roots
+	confine  confinement
 }
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {

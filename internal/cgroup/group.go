@@ -41,7 +41,6 @@ type Group struct {
 	place Place
 	dirs  []string // each once
 	name  string
-	began Counts
 }
 
 // Counts are what happened in a group.

@@ -248,12 +248,12 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 	}
 	if s.exchange.box != nil && c.Stdin != "" {
 		within := *c
-		stop := func() {}
-		var err error
-		if within.Stdin, stop, err = s.exchange.input(c.Stdin); err != nil {
+		stdin, stop, err := s.exchange.input(c.Stdin)
+		if err != nil {
 			return bash.Exit{Code: bash.CodeFailure}, err
 		}
 		defer stop()
+		within.Stdin = stdin
 		c = &within
 	}
 	s.live.reload, s.stale = s.stale, false
