@@ -29,12 +29,13 @@ func (s *selection) source() (*archive.Source, error) {
 	if format == "" {
 		return nil, nil
 	}
-	return &archive.Source{ReaderAt: s.res, Size: size, Name: s.name, Format: format}, nil
+	// Not s.res: its content becomes the member, which is read from the archive.
+	return &archive.Source{ReaderAt: s.res.Content, Size: size, Name: s.name, Format: format}, nil
 }
 
 // listArchive makes a page of what an archive has.
 func (s *selection) listArchive(ctx context.Context, format archive.Format) error {
-	a, err := (&archive.Source{ReaderAt: s.res, Size: s.size, Name: s.name, Format: format}).List(ctx)
+	a, err := (&archive.Source{ReaderAt: s.res.Content, Size: s.size, Name: s.name, Format: format}).List(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

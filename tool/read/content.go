@@ -48,6 +48,9 @@ func (p *part) Index(ctx context.Context) (lineindex.Index, error) {
 	if err != nil {
 		return ix, fmt.Errorf("counting lines: %w", err)
 	}
+	if ix.Size != p.size {
+		return ix, fmt.Errorf("counting lines: it ends after %d of %d bytes: %w", ix.Size, p.size, io.ErrUnexpectedEOF)
+	}
 	p.ix, p.known = ix, true
 	return ix, nil
 }

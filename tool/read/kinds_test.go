@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,6 +54,29 @@ func zipOf(t testing.TB, files map[string][]byte) []byte {
 			t.Fatal(err)
 		}
 		if _, err := m.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// storedOf is a zip archive with a member that is not compressed, and others around it.
+func storedOf(t testing.TB, name string, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, m := range []struct {
+		name string
+		data []byte
+	}{{"before", []byte("before")}, {name, data}, {"behind", []byte("behind")}} {
+		f, err := w.CreateHeader(&zip.FileHeader{Name: m.name, Method: zip.Store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(m.data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -243,6 +267,8 @@ func TestPagesOfEveryKindAreTheWhole(t *testing.T) {
 		{"UTF-16", "a.txt", encoded(t, unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), text), text, 9},
 		{"a member of an archive", "a.zip:dir/x.txt", zipOf(t, map[string][]byte{"dir/x.txt": []byte(text), "y": nil}), text, 9},
 		{"a member in another encoding", "a.zip:/10-20", zipOf(t, map[string][]byte{"10-20": encoded(t, unicode.UTF16(unicode.BigEndian, unicode.UseBOM), text)}), text, 9},
+		{"a member that is stored as it is", "a.zip:x.txt", storedOf(t, "x.txt", []byte(text)), text, 9},
+		{"a member of a tar archive", "a.tar:dir/x.txt", slices.Concat(tarOf(t, "dir/x.txt", int64(len(text))), []byte(text), make([]byte, 2048)), text, 9},
 		{"an archive", "a.zip", zipOf(t, many), "", 3},
 		{"a directory of an archive", "a.zip:dir/", zipOf(t, many), "", 3},
 		{"a PDF", "a.pdf", pdfOf(pdfPages...), pdfText.String(), 4},
@@ -455,7 +481,7 @@ func TestMemoryIsThatOfAPage(t *testing.T) {
 	for _, c := range []struct{ name, head, want string }{
 		{"text", strings.Repeat("line\n", 4000), "line\n"},
 		{"binary", "\x7fELF\x00", ""},
-		{"a tar", string(tarOf(t, size-1024)), "hole"},
+		{"a tar", string(tarOf(t, "hole", size-1024)), "hole"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := put(t, "f", []byte(c.head))
@@ -477,10 +503,10 @@ func TestMemoryIsThatOfAPage(t *testing.T) {
 }
 
 // tarOf is the beginning of an archive with one file of that size.
-func tarOf(t testing.TB, size int64) []byte {
+func tarOf(t testing.TB, name string, size int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: "hole", Size: size, Mode: 0o600}); err != nil {
+	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600}); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
