@@ -47,7 +47,8 @@ type BlockEnd struct {
 	Content entry.Block
 }
 
-// UsageSoFar is what the answer has taken so far, with its cost. Later ones replace it.
+// UsageSoFar is what the answer has taken so far, with its cost. Later ones replace it. It
+// may come again with nothing new in it, as a sign that the provider is still at work.
 type UsageSoFar struct {
 	Usage entry.Usage
 }

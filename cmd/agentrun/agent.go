@@ -16,7 +16,6 @@ import (
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/agent/permission"
 	"github.com/agentrun/agentrun/model"
-	"github.com/agentrun/agentrun/model/script"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -46,7 +45,7 @@ type agentCommand struct {
 }
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&c.model, "model", "", "ask the model `MODEL`: script:FILE (default: that of the last run)")
+	f.StringVar(&c.model, "model", "", "ask the model `MODEL`: anthropic:NAME, openai:NAME or script:FILE (default: that of the last run)")
 	f.StringVar(&c.thinking, "thinking", "", "how much the model thinks: `LEVEL`, off to xhigh")
 	f.Float64Var(&c.cost, "max-cost", 0, "end the run when it has cost `N` US dollars")
 	f.Var(&c.time, "max-time", "end the run after `TIME`: 10m, 2h, 30 (seconds)")
@@ -135,7 +134,7 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 			return err
 		}
 	}
-	mdl, err := openModel(c.model)
+	mdl, err := c.openModel(c.model)
 	if err != nil {
 		return err
 	}
@@ -236,7 +235,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	budget := agent.NewBudget(nil, agent.Limits{})
 	all := []*permission.Rules{rules}
 	tree, err := task.New(task.Options{
-		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: mdl, Model: openModel, Rules: all,
+		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: mdl, Model: c.openModel, Rules: all,
 		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
 			own := *b
 			own.session = of.Session
@@ -345,23 +344,6 @@ func permissions(home string, confined bool) (*permission.Rules, error) {
 		}
 	}
 	return &rules, nil
-}
-
-// openModel opens a model by its name on the command line.
-func openModel(name string) (model.Model, error) {
-	kind, rest, ok := strings.Cut(name, ":")
-	switch {
-	case name == "":
-		return nil, usagef("no model is named: give --model, as in --model script:FILE")
-	case !ok || rest == "" || kind != "script":
-		return nil, usagef("%q is no model: give script:FILE", name)
-	}
-	f, err := os.Open(rest)
-	if err != nil {
-		return nil, fmt.Errorf("opening the script %s: %w", rest, errors.Unwrap(err))
-	}
-	defer f.Close()
-	return script.New(rest, f)
 }
 
 // lastingName is a model's name that means the same in every directory.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -17,6 +18,22 @@ import (
 
 // modelsPatience is how long a server may take to tell which models it has.
 const modelsPatience = 5 * time.Second
+
+// openModel opens a model by its name on the command line.
+func (e *environment) openModel(name string) (model.Model, error) {
+	if name == "" {
+		return nil, usagef("no model is named: give --model, as in --model script:FILE; agentrun models lists names")
+	}
+	o, err := e.providers()
+	if err != nil {
+		return nil, err
+	}
+	m, err := provider.Open(name, o)
+	if errors.Is(err, provider.ErrName) {
+		return nil, &usageError{err}
+	}
+	return m, err
+}
 
 // modelsCommand is the verb models with its flags.
 type modelsCommand struct {

@@ -100,10 +100,12 @@ func (r *reader) event(_ string, data []byte) (goOn bool, err error) {
 		}
 	case "message_stop":
 		return false, r.finish()
+	case "ping":
+		return true, r.answer.Usage(r.usage) // whoever waits sees that the provider is there
 	case "error":
 		return false, e.Error.err(0)
 	}
-	return true, nil // a ping, or something that came after this was written
+	return true, nil // something that came after this was written
 }
 
 // begin begins a block.

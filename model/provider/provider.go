@@ -24,7 +24,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/agentrun/agentrun/internal/picture"
@@ -41,6 +40,9 @@ const (
 	Anthropic = "anthropic"
 	OpenAI    = "openai"
 )
+
+// ErrName is returned for a name that names no model, whatever there is.
+var ErrName = errors.New("names no model")
 
 // Settings are those of one provider.
 type Settings struct {
@@ -73,14 +75,14 @@ func (o Options) lookup(name string) string {
 func Open(name string, o Options) (model.Model, error) {
 	provider, id, ok := strings.Cut(name, ":")
 	if !ok || id == "" {
-		return nil, fmt.Errorf("%.100q names no model: give script:FILE, anthropic:NAME or openai:NAME; agentrun models lists names", name)
+		return nil, fmt.Errorf("%.100q %w: give script:FILE, anthropic:NAME or openai:NAME; agentrun models lists names", name, ErrName)
 	}
 	switch provider {
 	case Script:
 		return openScript(id)
 	case Anthropic, OpenAI:
 	default:
-		return nil, fmt.Errorf("there is no provider %.40q: give script:FILE, anthropic:NAME or openai:NAME", provider)
+		return nil, fmt.Errorf("%.100q %w: there is no provider %.40q; give script:FILE, anthropic:NAME or openai:NAME", name, ErrName, provider)
 	}
 	base, err := o.BaseURL(provider)
 	if err != nil {
@@ -133,13 +135,13 @@ func shrink(image entry.ImageBlock, _ model.ImageLimits) (entry.ImageBlock, erro
 func openScript(path string) (model.Model, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening the script: %w", err)
+		return nil, fmt.Errorf("opening the script %s: %w", path, errors.Unwrap(err)) // os.Open gives a PathError
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err == nil && st.IsDir() {
-		return nil, fmt.Errorf("opening the script: %s is a directory: give a file of JSON lines", path)
+		return nil, fmt.Errorf("opening the script %s: it is a directory; give a file of JSON lines", path)
 	}
-	m, err := script.New(filepath.Base(path), f)
+	m, err := script.New(path, f)
 	if err != nil {
 		return nil, err
 	}

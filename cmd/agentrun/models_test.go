@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestRunAsksAServer: a run with a provider's protocol and a key, from the command line to the
+// log. The key is in none of what it prints or keeps, also when the server tells it.
+func TestRunAsksAServer(t *testing.T) {
+	const key = "sk-planted-8c1f0e55aa"
+	var mu sync.Mutex
+	var bodies []string
+	answers := []string{
+		`data: {"id":"1","choices":[{"delta":{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"read","arguments":"{\"path\":\"note.txt\"}"}}]}}]}` + "\n\n" +
+			`data: {"id":"1","choices":[{"delta":{},"finish_reason":"tool_calls"}]}` + "\n\ndata: [DONE]\n\n",
+		`data: {"id":"2","choices":[{"delta":{"content":"It says hello."},"finish_reason":"stop"}],"usage":{"prompt_tokens":100,"completion_tokens":5}}` + "\n\ndata: [DONE]\n\n",
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		bodies = append(bodies, string(body))
+		if r.URL.Path != "/v1/chat/completions" || r.Header.Get("Authorization") != "Bearer "+key || len(bodies) > len(answers) {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s"}}`, key)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, answers[len(bodies)-1])
+	}))
+	defer s.Close()
+
+	dir, home := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "note.txt"), []byte("hello from the note\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agentrun := func() (stdout, stderr string, status int) {
+		var out, log bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), "agentrun", "--new", "run", "--model", "openai:test-model", "What does note.txt say?")
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &log
+		cmd.Env = append(os.Environ(), "AGENTRUN_HOME="+filepath.Join(home, "data"), "HOME="+home, "XDG_STATE_HOME="+home, "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+s.URL+"/v1")
+		err := cmd.Run()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			status = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), log.String(), status
+	}
+	stdout, stderr, status := agentrun()
+	if status != 0 || !strings.Contains(stdout, "It says hello.") {
+		t.Fatalf("status %d\n%s\n%s", status, stdout, stderr)
+	}
+	if len(bodies) != 2 || !strings.Contains(bodies[1], "hello from the note") {
+		t.Errorf("%d requests: %s", len(bodies), bodies)
+	}
+	told := stdout + stderr
+	stdout, stderr, status = agentrun() // which is refused
+	if status != 1 || !strings.Contains(stderr, "does not take the key") {
+		t.Errorf("status %d\n%s\n%s", status, stdout, stderr)
+	}
+	told += stdout + stderr
+	err := filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(key)) {
+			t.Errorf("%s holds the key", path)
+		}
+		return err
+	})
+	if err != nil || strings.Contains(told, key) {
+		t.Errorf("the key is told: %v\n%s", err, told)
+	}
+}
