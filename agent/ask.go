@@ -126,7 +126,7 @@ func (r *run) stream(ctx context.Context) (entry.AssistantMessage, error) {
 // request is what the model is asked next.
 func (r *run) request() *model.Request {
 	req := &model.Request{
-		Agent: r.ID, Turn: r.answers, System: r.System, Messages: r.history.messages, Answer: r.Answer,
+		Agent: r.ID, Turn: r.answers, System: r.System, Messages: r.history.messages, Checked: &r.history.checked, Answer: r.Answer,
 		Thinking: r.Thinking, CacheKey: r.Session.ID(),
 	}
 	for _, t := range r.Tools.Tools() {

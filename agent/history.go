@@ -19,6 +19,7 @@ type history struct {
 	ids      map[string]bool // of the calls in messages
 	// lastAnswer is the entry of the last answer when the conversation was built.
 	lastAnswer string
+	checked    model.Checked
 	known      int64 // tokens up to the last answer, as its provider counted them
 	since      int64 // bytes behind it
 	heard      func([]entry.Entry)
@@ -31,6 +32,7 @@ func (h *history) load(ctx context.Context) (*session.Resumed, error) {
 		return nil, fmt.Errorf("building the context: %w", err)
 	}
 	h.messages, h.ids, h.known, h.since = nil, map[string]bool{}, 0, 0
+	h.checked.Reset()
 	if h.last = (entry.Entry{}); r.Leaf != "" {
 		if h.last, err = h.session.Entry(ctx, r.Leaf); err != nil {
 			return nil, fmt.Errorf("building the context: %w", err)

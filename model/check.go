@@ -26,8 +26,28 @@ func Check(req *Request, info Info) error {
 	if err := checkTools(req); err != nil {
 		return err
 	}
-	return checkMessages(req.Messages)
+	c := req.Checked
+	if c == nil {
+		c = &Checked{}
+	}
+	if err := c.check(req.Messages); err != nil {
+		c.Reset()
+		return err
+	}
+	return nil
 }
+
+// Checked remembers what of a conversation was found right, so that [Check] of the next request, which has more messages
+// behind the same ones, looks at those alone. It belongs to one conversation: when messages in it change, call Reset. The
+// zero value has checked nothing.
+type Checked struct {
+	messages int
+	calls    map[string]bool // all calls so far
+	pending  map[string]bool // those of the last turn without a result
+}
+
+// Reset forgets everything.
+func (c *Checked) Reset() { *c = Checked{} }
 
 func checkLimits(req *Request, info Info) error {
 	switch {
@@ -76,14 +96,16 @@ func checkTools(req *Request) error {
 	return nil
 }
 
-func checkMessages(messages []entry.Message) error {
+func (c *Checked) check(messages []entry.Message) error {
 	if len(messages) == 0 {
 		return errors.New("the request has no messages")
 	}
-	calls := map[string]bool{}   // all calls so far
-	pending := map[string]bool{} // those of the last turn without a result
-	for i, m := range messages {
-		n := i + 1
+	if c.calls == nil || c.messages > len(messages) {
+		*c = Checked{calls: map[string]bool{}, pending: map[string]bool{}}
+	}
+	calls, pending := c.calls, c.pending
+	for i, m := range messages[c.messages:] {
+		n := c.messages + i + 1
 		if result, ok := m.(entry.ToolResultMessage); ok {
 			switch {
 			case pending[result.ToolCallID]:
@@ -134,6 +156,7 @@ func checkMessages(messages []entry.Message) error {
 			return fmt.Errorf("message %d is of the kind %.40q, which must be put into words first", n, m.MessageRole())
 		}
 	}
+	c.messages = len(messages)
 	return unanswered(pending, len(messages)+1)
 }
 

@@ -23,6 +23,10 @@ type Request struct {
 	// AssistantMessage and ToolResultMessage. Images hold their data, no references.
 	Messages []entry.Message
 
+	// Checked spares the messages that an earlier request of the same conversation had from being checked again; nil checks
+	// all.
+	Checked *Checked
+
 	Tools      []ToolSpec
 	ToolChoice ToolChoice
 
