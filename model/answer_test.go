@@ -224,6 +224,9 @@ func TestAContextIsPutIntoWords(t *testing.T) {
 		{entry.CompactionSummaryMessage{Summary: "s"}, "The conversation before this point was compacted into this summary:\n\n<summary>\ns\n</summary>", true},
 		{entry.BranchSummaryMessage{}, "", false},
 		{entry.UnknownMessage{Role: "x"}, "", false},
+		{entry.ExtensionMessage{}, "", false},
+		{entry.UserText(" "), "", false},
+		{entry.AssistantMessage{Content: entry.PlainText("\n")}, "", false},
 	} {
 		m, ok := model.Plain(c.m)
 		if ok != c.ok || ok && (m.MessageRole() != entry.RoleUser || m.(entry.UserMessage).Content.Text() != c.text) {

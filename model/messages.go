@@ -31,19 +31,19 @@ func Messages(c *entry.Context) ([]entry.Message, error) {
 // Plain returns a message as a request has it: itself, or, where a provider knows no such
 // message, a user message that says the same in words: an execution as the command and its
 // output, a mention as the files, a summary as what it is. Images stay images. It is
-// false for a message that no model is to see: an execution that its user excluded, an
-// extension's without content, one of a role that nobody knows.
+// false for a message that no model is to see: one that says nothing, which [Check]
+// refuses, an execution that its user excluded, one of a role that nobody knows.
 func Plain(m entry.Message) (entry.Message, bool) {
 	switch m := m.(type) {
 	case entry.UserMessage:
-		return m, len(m.Content.Blocks()) > 0
+		return m, !saysNothing(m.Content)
 	case entry.AssistantMessage:
-		return m, len(m.Content.Blocks()) > 0
+		return m, !saysNothing(m.Content)
 	case entry.ToolResultMessage:
 		return m, true
 	case entry.ExtensionMessage:
 		return entry.UserMessage{Role: entry.RoleUser, Content: m.Content, Timestamp: m.Timestamp, Attribution: m.Attribution},
-			len(m.Content.Blocks()) > 0
+			!saysNothing(m.Content)
 	case entry.BashExecutionMessage:
 		return said(m, m.Timestamp, m.Images), !m.ExcludeFromContext
 	case entry.PythonExecutionMessage:

@@ -287,6 +287,16 @@ func testCharacters(t *testing.T, o Options) {
 
 // sentText reports whether a body in JSON has a string that contains text.
 func sentText(body []byte, text string) bool {
+	return anyString(body, func(s string) bool { return strings.Contains(s, text) })
+}
+
+// sentExactly reports whether a body in JSON has a string that is text.
+func sentExactly(body []byte, text string) bool {
+	return anyString(body, func(s string) bool { return s == text })
+}
+
+// anyString reports whether a string in a body in JSON is as wanted.
+func anyString(body []byte, wanted func(string) bool) bool {
 	var v any
 	if json.Unmarshal(body, &v) != nil {
 		return false
@@ -295,7 +305,7 @@ func sentText(body []byte, text string) bool {
 	has = func(v any) bool {
 		switch v := v.(type) {
 		case string:
-			return strings.Contains(v, text)
+			return wanted(v)
 		case []any:
 			for _, e := range v {
 				if has(e) {
@@ -337,7 +347,7 @@ func testSignature(t *testing.T, o Options) {
 	req = ask(entry.UserText("a"), again, entry.ToolResult(first.Content.ToolCalls()[0], entry.PlainText("text of x")))
 	req.Thinking = model.ThinkingHigh
 	answer(t, b.Model, req)
-	if !sentText(b.Sent()[1], signature) {
+	if !sentExactly(b.Sent()[1], signature) {
 		t.Errorf("the signature did not go back as it came: %s", b.Sent()[1])
 	}
 }
@@ -349,7 +359,7 @@ func testRedacted(t *testing.T, o Options) {
 		t.Fatalf("the first block is %+v", first.Content.Blocks()[0])
 	}
 	answer(t, b.Model, ask(entry.UserText("a"), *first, entry.UserText("b")))
-	if !sentText(b.Sent()[1], "ZW5j+/==") {
+	if !sentExactly(b.Sent()[1], "ZW5j+/==") {
 		t.Errorf("it did not go back: %s", b.Sent()[1])
 	}
 }
