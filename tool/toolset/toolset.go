@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -228,6 +229,9 @@ func wellFormed(input json.RawMessage) error {
 	}
 }
 
+// bounds finds whole numbers beyond a bound, which an error has as "minimum: -1/1 is less than 0.000000".
+var bounds = regexp.MustCompile(`^((?:exclusiveM|m)(?:in|ax)imum: -?\d+)/1( is [a-z ]+ -?\d+)(?:\.0+|(\.\d*?[1-9])0*)()$`)
+
 // describe makes a sentence of an error that names each schema on the way to the one
 // that was not met: "validating root: validating /properties/a: type: ...".
 func describe(text string) string {
@@ -240,6 +244,8 @@ func describe(text string) string {
 		}
 		at, text = path, what
 	}
+	text = strings.Replace(text, "type: <invalid reflect.Value> has", "type: null has", 1)
+	text = bounds.ReplaceAllString(text, "$1$2$3$4")
 	const most = 400
 	if len(text) > most {
 		text = text[:most] + "…"

@@ -59,6 +59,8 @@ func TestACallIsCheckedAgainstTheSchema(t *testing.T) {
 		{`null`, `has type "null", want "object"`},
 		{``, "they end too early"},
 		{`{"n":1`, "they end too early"},
+		{`null`, `type: null has type "null", want "object"`},
+		{`{"n":-1}`, "at n: minimum: -1 is less than 1]"},
 		{`{"n":1}{}`, "something follows"},
 		{`{"n":1}]`, "no JSON"},
 		{`{"n":01}`, "no JSON"},
