@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/session/entry"
@@ -74,6 +75,9 @@ func cancelled(ctx context.Context) string {
 
 // Answer is an answer while it is being put together. Its methods are for the produce
 // function of [Assemble], and not for concurrent use.
+//
+// A delta may end within a character, whose rest begins the next one: within its bytes in UTF-8, or
+// behind the first half of two in UTF-16, which then stands in the form of WTF-8.
 //
 // The key of a block is any number that the adapter tells its blocks apart by. The first
 // delta with a new key begins a block.
@@ -437,11 +441,12 @@ func (a *Answer) misuse(what string) error {
 }
 
 // whole splits a text behind its last character that is complete, and makes valid UTF-8 of
-// the first part.
+// the first part. Halves of a character of UTF-16 are put together.
 func whole(s string) (text, rest string) {
+	s = joined(s)
 	for i := 1; i < utf8.UTFMax && i <= len(s); i++ {
 		if c := s[len(s)-i]; utf8.RuneStart(c) {
-			if c >= utf8.RuneSelf && !utf8.FullRuneInString(s[len(s)-i:]) {
+			if c >= utf8.RuneSelf && !utf8.FullRuneInString(s[len(s)-i:]) || surrogate(s[len(s)-i:]) == 'h' {
 				s, rest = s[:len(s)-i], s[len(s)-i:]
 			}
 			break
@@ -449,6 +454,44 @@ func whole(s string) (text, rest string) {
 	}
 	return strings.ToValidUTF8(s, "\uFFFD"), rest
 }
+
+// surrogate reports whether a text begins with the first (h) or second (l) half of a character of
+// UTF-16 in the form of WTF-8, or with neither (0).
+func surrogate(s string) byte {
+	switch {
+	case len(s) < 3 || s[0] != 0xED || s[2]&0xC0 != 0x80:
+		return 0
+	case s[1]&0xF0 == 0xA0:
+		return 'h'
+	case s[1]&0xF0 == 0xB0:
+		return 'l'
+	}
+	return 0
+}
+
+// joined puts halves together that stand side by side.
+func joined(s string) string {
+	at := strings.IndexByte(s, 0xED)
+	if at < 0 {
+		return s
+	}
+	var b strings.Builder
+	for ; at >= 0; at = strings.IndexByte(s, 0xED) {
+		b.WriteString(s[:at])
+		if s = s[at:]; surrogate(s) == 'h' && surrogate(s[3:]) == 'l' {
+			b.WriteRune(utf16.DecodeRune(half(s), half(s[3:])))
+			s = s[6:]
+			continue
+		}
+		b.WriteByte(s[0])
+		s = s[1:]
+	}
+	b.WriteString(s)
+	return b.String()
+}
+
+// half is the surrogate that a text begins with.
+func half(s string) rune { return rune(s[0]&0x0F)<<12 | rune(s[1]&0x3F)<<6 | rune(s[2]&0x3F) }
 
 // clip shortens a text that has no reason to be long.
 func clip(s string, most int) string {

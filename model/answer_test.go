@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/session/entry"
@@ -81,6 +82,42 @@ func TestAnAnswerIsMadeOfItsEvents(t *testing.T) {
 	}
 	if text.String() != "hé" {
 		t.Errorf("deltas are %q", text.String())
+	}
+}
+
+func TestACharacterMayComeInHalves(t *testing.T) {
+	for name, pieces := range map[string][]string{
+		"bytes":                  {"a\xf0", "\x9f\x98", "\x80b"},
+		"halves of UTF-16":       {"a\xed\xa0\xbd", "\xed\xb8\x80b"},
+		"both halves in a piece": {"a\xed\xa0\xbd\xed\xb8\x80", "b"},
+	} {
+		events, err := collect(t, t.Context(), func(_ context.Context, a *model.Answer) error {
+			for _, p := range pieces {
+				if err := a.Text(0, p); err != nil {
+					return err
+				}
+			}
+			return a.Finish(entry.StopStop)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, e := range events {
+			if d, ok := e.(model.TextDelta); ok {
+				got += d.Text
+			}
+		}
+		stop := events[len(events)-1].(model.Stop)
+		if got != "a😀b" || stop.Message.Content.Text() != got {
+			t.Errorf("%s: %q, %q", name, got, stop.Message.Content.Text())
+		}
+	}
+	events, err := collect(t, t.Context(), func(_ context.Context, a *model.Answer) error {
+		return errors.Join(a.Text(0, "a\xed\xa0\xbd"), a.Text(0, "b\xed\xb8\x80"), a.Text(0, "\xed\xa0"), a.Finish(entry.StopStop))
+	})
+	if err != nil || !utf8.ValidString(events[len(events)-1].(model.Stop).Message.Content.Text()) {
+		t.Errorf("halves that stand alone: %v, %v", events, err)
 	}
 }
 

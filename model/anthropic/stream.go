@@ -20,12 +20,12 @@ type event struct {
 	} `json:"message"`
 	Block json.RawMessage `json:"content_block"`
 	Delta *struct {
-		Type        string `json:"type"`
-		Text        string `json:"text"`
-		Thinking    string `json:"thinking"`
-		Signature   string `json:"signature"`
-		PartialJSON string `json:"partial_json"`
-		StopReason  string `json:"stop_reason"`
+		Type        string    `json:"type"`
+		Text        wire.Text `json:"text"`
+		Thinking    wire.Text `json:"thinking"`
+		Signature   string    `json:"signature"`
+		PartialJSON wire.Text `json:"partial_json"`
+		StopReason  string    `json:"stop_reason"`
 		StopDetails *struct {
 			Category    string `json:"category"`
 			Explanation string `json:"explanation"`
@@ -148,14 +148,14 @@ func (r *reader) delta(e *event) error {
 	}
 	switch d.Type {
 	case "text_delta":
-		return a.Text(e.Index, d.Text)
+		return a.Text(e.Index, string(d.Text))
 	case "thinking_delta":
-		return a.Thinking(e.Index, d.Thinking)
+		return a.Thinking(e.Index, string(d.Thinking))
 	case "signature_delta":
 		return a.Sign(e.Index, entry.BlockThinking, d.Signature)
 	case "input_json_delta":
 		delete(r.inputs, e.Index)
-		return a.Arguments(e.Index, d.PartialJSON)
+		return a.Arguments(e.Index, string(d.PartialJSON))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/model/internal/wire"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -15,9 +16,9 @@ type chatChunk struct {
 	Choices []struct {
 		Index int `json:"index"`
 		Delta struct {
-			Content          *string     `json:"content"`
-			ReasoningContent *string     `json:"reasoning_content"` // DeepSeek, llama.cpp, vLLM
-			Reasoning        *string     `json:"reasoning"`         // OpenRouter, Ollama
+			Content          *wire.Text  `json:"content"`
+			ReasoningContent *wire.Text  `json:"reasoning_content"` // DeepSeek, llama.cpp, vLLM
+			Reasoning        *wire.Text  `json:"reasoning"`         // OpenRouter, Ollama
 			Refusal          *string     `json:"refusal"`
 			ToolCalls        []chatDelta `json:"tool_calls"`
 		} `json:"delta"`
@@ -42,8 +43,8 @@ type chatDelta struct {
 	Index    *int64 `json:"index"`
 	ID       string `json:"id"`
 	Function struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
+		Name      string    `json:"name"`
+		Arguments wire.Text `json:"arguments"`
 	} `json:"function"`
 }
 
@@ -83,9 +84,9 @@ func (r *chatReader) event(_ string, data []byte) (goOn bool, err error) {
 			continue
 		}
 		d := choice.Delta
-		for _, thought := range []*string{d.ReasoningContent, d.Reasoning} {
+		for _, thought := range []*wire.Text{d.ReasoningContent, d.Reasoning} {
 			if thought != nil {
-				if err := a.Thinking(keyThinking, *thought); err != nil {
+				if err := a.Thinking(keyThinking, string(*thought)); err != nil {
 					return false, err
 				}
 				break // a server that has both says the same in both
@@ -98,7 +99,7 @@ func (r *chatReader) event(_ string, data []byte) (goOn bool, err error) {
 			}
 		}
 		if d.Content != nil {
-			if err := a.Text(keyText, *d.Content); err != nil {
+			if err := a.Text(keyText, string(*d.Content)); err != nil {
 				return false, err
 			}
 		}
@@ -146,7 +147,7 @@ func (r *chatReader) call(d *chatDelta) error {
 		}
 	}
 	r.last = key
-	return r.answer.Arguments(key, d.Function.Arguments)
+	return r.answer.Arguments(key, string(d.Function.Arguments))
 }
 
 // finish ends the answer: its stream has ended, with or without a mark. A reason why the

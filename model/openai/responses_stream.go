@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/model/internal/wire"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -14,7 +15,7 @@ type responsesEvent struct {
 	OutputIndex  int64           `json:"output_index"`
 	ContentIndex int64           `json:"content_index"`
 	SummaryIndex int64           `json:"summary_index"`
-	Delta        string          `json:"delta"`
+	Delta        wire.Text       `json:"delta"`
 	Item         json.RawMessage `json:"item"`
 	Response     *struct {
 		ID         string `json:"id"`
@@ -96,20 +97,20 @@ func (r *responsesReader) event(_ string, data []byte) (goOn bool, err error) {
 			return true, a.ToolCall(e.key(), i.CallID, i.Name)
 		}
 	case "response.output_text.delta":
-		return true, a.Text(e.key(), e.Delta)
+		return true, a.Text(e.key(), string(e.Delta))
 	case "response.refusal.delta":
 		r.refused = true
-		return true, a.Text(e.key(), e.Delta)
+		return true, a.Text(e.key(), string(e.Delta))
 	case "response.reasoning_summary_text.delta":
-		return true, r.think(e.OutputIndex<<16, e.SummaryIndex, e.Delta)
+		return true, r.think(e.OutputIndex<<16, e.SummaryIndex, string(e.Delta))
 	case "response.reasoning_text.delta":
-		return true, r.think(e.OutputIndex<<16, e.ContentIndex, e.Delta)
+		return true, r.think(e.OutputIndex<<16, e.ContentIndex, string(e.Delta))
 	case "response.function_call_arguments.delta":
 		if r.argued == nil {
 			r.argued = map[int64]bool{}
 		}
 		r.argued[e.OutputIndex<<16] = true
-		return true, a.Arguments(e.OutputIndex<<16, e.Delta)
+		return true, a.Arguments(e.OutputIndex<<16, string(e.Delta))
 	case "response.output_item.done":
 		return true, r.done(&e)
 	case "response.completed", "response.incomplete", "response.failed":

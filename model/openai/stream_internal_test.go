@@ -109,6 +109,10 @@ func TestServersThatDifferAreUnderstood(t *testing.T) {
 			`{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"x","arguments":"{\"n\":1}"}}]}}]}`,
 			`{"choices":[{"delta":{"tool_calls":[{"id":"b","function":{"name":"y","arguments":"{}"}}]},"finish_reason":"stop"}]}`,
 		}, `x{"n":1} y{}`},
+		"a character in halves": {[]string{
+			`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"{\"n\":\"\ud83d"}}]}}]}`,
+			`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\ude00\"}"}}]},"finish_reason":"tool_calls"}]}`,
+		}, `x{"n":"😀"}`},
 		"id and name with each piece": {[]string{
 			`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"{"}}]}}]}`,
 			`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"x","arguments":"}"}}]},"finish_reason":"tool_calls"}]}`,
