@@ -10,7 +10,7 @@ import (
 
 // MaxEvent is the largest event, in bytes. The last one of OpenAI's Responses has the whole
 // answer in it once more.
-const MaxEvent = 256 << 20
+const MaxEvent = 96 << 20
 
 // ErrTooLong is returned for an event that is larger than MaxEvent.
 var ErrTooLong = fmt.Errorf("the provider sent an event of more than %d MiB", MaxEvent>>20)
