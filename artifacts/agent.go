@@ -553,3 +553,23 @@ func (d *Dir) OpenAgent(ctx context.Context, id AgentID, version int) (*Reader, 
 	}
 	return &Reader{dir: d, f: f}, a, nil
 }
+
+// OpenAgentLog opens the session of an agent, <id>.jsonl, for reading. Without one the error matches ErrNotFound.
+func (d *Dir) OpenAgentLog(_ context.Context, id AgentID) (*Reader, error) {
+	path := d.join(id.s + ".jsonl")
+	at, err := d.fs.Identify(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &AgentNotFoundError{Ref: id.s + ".jsonl", Reason: "it has no session of its own"}
+	}
+	if err == nil && !isRegular(at) {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the session of agent %s: %w", id, err)
+	}
+	f, err := d.fs.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the session of agent %s: %w", id, err)
+	}
+	return &Reader{dir: d, f: f}, nil
+}

@@ -30,7 +30,7 @@ func ExampleForSession() {
 	check(err)
 	fmt.Println(run.Summary.Notice)
 
-	router := internalurl.ForSession(sessions, s)
+	router := internalurl.ForSession(sessions, s, nil)
 	page, err := read.Read(ctx, router, run.Summary.Artifact+":150000-150002", read.Options{})
 	check(err)
 	fmt.Print(page)

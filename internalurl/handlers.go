@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/agentrun/agentrun/artifacts"
@@ -61,9 +62,19 @@ func (r *Router) openAgent(ctx context.Context, u URL) (*Resource, error) {
 		}
 	}
 	if u.Query != "" || len(steps) > 0 {
-		return extract(ctx, dir, id, version, steps)
+		res, err := extract(ctx, dir, id, version, steps)
+		if text := r.unanswered(ctx, dir, id, version, err); text != "" {
+			return nil, sentence("Nothing can be extracted: " + text)
+		}
+		return res, err
 	}
 	file, agent, err := dir.OpenAgent(ctx, id, version)
+	if text := r.unanswered(ctx, dir, id, version, err); text != "" {
+		return &Resource{Kind: "agent output", ContentType: TypeMarkdown, Content: newLoaded([]byte("(" + text + ")\n"))}, nil
+	}
+	if of, ok := strings.CutSuffix(id.String(), transcriptSuffix); ok && errors.Is(err, artifacts.ErrNotFound) {
+		return openTranscript(ctx, dir, of, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +83,47 @@ func (r *Router) openAgent(ctx context.Context, u URL) (*Resource, error) {
 		res.Notes = append(res.Notes, fmt.Sprintf("Version %d of %s; all: %s", agent.Version, id, versionURLs(agent)))
 	}
 	return res, nil
+}
+
+// transcriptSuffix behind the id of an agent is its session: agent://0-Review.jsonl.
+const transcriptSuffix = ".jsonl"
+
+// unanswered says of an agent without an output what it does, and where its transcript is; "" of any other, and of one that
+// is not known.
+func (r *Router) unanswered(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, version int, err error) string {
+	var none *artifacts.AgentNotFoundError
+	if version != 0 || !errors.As(err, &none) || none.Reason == "" {
+		return ""
+	}
+	status := none.Reason
+	if r.src.AgentStatus != nil {
+		told, err := r.src.AgentStatus(ctx, dir.Path(), id)
+		if err != nil {
+			told = "its status cannot be told: " + err.Error()
+		}
+		status = told + "; " + status
+	}
+	if log, err := dir.OpenAgentLog(ctx, id); err == nil {
+		_ = log.Close() // nothing was read
+		return fmt.Sprintf("%s is %s; its transcript is agent://%s%s", id, status, id, transcriptSuffix)
+	}
+	return fmt.Sprintf("%s is %s; it has no transcript yet", id, status)
+}
+
+// openTranscript opens the log of an agent.
+func openTranscript(ctx context.Context, dir *artifacts.Dir, of string, notFound error) (*Resource, error) {
+	id, err := artifacts.ParseAgentID(of)
+	if err != nil {
+		return nil, notFound
+	}
+	log, err := dir.OpenAgentLog(ctx, id)
+	if errors.Is(err, artifacts.ErrNotFound) {
+		return nil, notFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Resource{Kind: "transcript", ContentType: TypeText, Content: log}, nil
 }
 
 func versionURLs(a artifacts.Agent) string {
@@ -109,7 +161,7 @@ func extract(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, vers
 		return nil, err
 	}
 	if !ecmajson.Valid(doc) {
-		return nil, sentence(fmt.Sprintf("Output %s is not valid JSON: %v", id, syntaxError(doc)))
+		return nil, sentence(fmt.Sprintf("Output %s is not valid JSON: %v%s", id, syntaxError(doc), otherJSON(ctx, dir, id, version)))
 	}
 	res := &Resource{Kind: "agent output", Extracted: true, ContentType: TypeJSON}
 	res.Notes = append(res.Notes, "Extracted: "+formatSteps(steps))
@@ -131,6 +183,23 @@ func extract(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, vers
 		res.Content = newLoaded(indent(value))
 	}
 	return res, nil
+}
+
+// otherJSON names the newest other version of an output that is JSON.
+func otherJSON(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, version int) string {
+	a, err := dir.LookupAgent(ctx, id, version)
+	if err != nil {
+		return ""
+	}
+	for _, v := range slices.Backward(a.Versions) {
+		if v == a.Version {
+			continue
+		}
+		if doc, _, err := dir.AgentJSON(ctx, id, v); err == nil && ecmajson.Valid(doc) {
+			return fmt.Sprintf("; version %d is: agent://%s.v%[1]d", v, id)
+		}
+	}
+	return ""
 }
 
 // syntaxError says where doc stops being JSON.

@@ -49,6 +49,9 @@ type Sources struct {
 	// OpenDir opens an artifact directory; nil means artifacts.Open with zero
 	// options. A Router asks once for each directory.
 	OpenDir func(dir string) *artifacts.Dir
+
+	// AgentStatus says what became of an agent of the artifact directory dir that has no output, such as "running".
+	AgentStatus func(ctx context.Context, dir string, id artifacts.AgentID) (string, error)
 }
 
 // Router opens what URLs stand for. It is safe for concurrent use.

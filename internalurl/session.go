@@ -15,9 +15,9 @@ import (
 // ForSession returns a router over the sessions of a home, their artifacts and
 // their blobs. s is the session at hand, which must stay open as long as the router
 // is used; nil is none. Other sessions are opened, for reading, only while a URL
-// needs their log.
-func ForSession(m *session.Manager, s *session.Session) *Router {
-	src := Sources{Sessions: managed{m}, Blobs: m.Blobs()}
+// needs their log. status is Sources.AgentStatus.
+func ForSession(m *session.Manager, s *session.Session, status func(ctx context.Context, dir string, id artifacts.AgentID) (string, error)) *Router {
+	src := Sources{Sessions: managed{m}, Blobs: m.Blobs(), AgentStatus: status}
 	if s != nil {
 		src.Session = opened{m, s}
 		src.OpenDir = func(dir string) *artifacts.Dir {

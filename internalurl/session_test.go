@@ -47,7 +47,7 @@ func TestSessionsOfAManagerAreReadByURL(t *testing.T) {
 	}
 	here, first := make(long)
 	there, second := make("other")
-	r := internalurl.ForSession(m, here)
+	r := internalurl.ForSession(m, here, nil)
 	get := func(url string) string {
 		t.Helper()
 		res, err := r.Open(t.Context(), url)

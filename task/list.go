@@ -2,15 +2,14 @@ package task
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"time"
 
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session"
-	"github.com/agentrun/agentrun/session/entry"
 )
 
 // Info is what the logs tell of one subagent.
@@ -43,45 +42,23 @@ func listBelow(ctx context.Context, m *session.Manager, s *session.Session, pare
 	if depth > maxDepth {
 		return nil, nil
 	}
-	var spawns []Spawned
-	ends := map[string]End{}
-	for e, err := range s.Backward(ctx) {
-		if err != nil {
-			return nil, fmt.Errorf("listing subagents: %w", err)
-		}
-		if e.Type() != entry.TypeCustom {
-			continue
-		}
-		body, err := e.Body()
-		if err != nil {
-			continue
-		}
-		switch c, _ := body.(entry.Custom); c.CustomType {
-		case EndType:
-			var end End
-			if json.Unmarshal(c.Data, &end) == nil {
-				if _, later := ends[end.ID]; !later {
-					ends[end.ID] = end
-				}
-			}
-		case SpawnType:
-			var spawn Spawn
-			if json.Unmarshal(c.Data, &spawn) == nil {
-				spawns = append(append([]Spawned(nil), spawn.Agents...), spawns...)
-			}
-		}
+	f, err := readFamily(ctx, s)
+	if err != nil {
+		return nil, fmt.Errorf("listing subagents: %w", err)
 	}
 	driven, err := s.Driven()
 	if err != nil {
 		return nil, err
 	}
 	var all []Info
-	for _, sp := range spawns {
-		info, below, err := describe(ctx, m, s, sp, ends, driven, parent, depth)
-		if err != nil {
-			return nil, err
+	for _, spawn := range f.spawns {
+		for _, sp := range spawn.Agents {
+			info, below, err := describe(ctx, m, s, sp, f.ends, driven, parent, depth)
+			if err != nil {
+				return nil, err
+			}
+			all = append(append(all, info), below...)
 		}
-		all = append(append(all, info), below...)
 	}
 	return all, nil
 }
@@ -93,13 +70,14 @@ func describe(ctx context.Context, m *session.Manager, s *session.Session, sp Sp
 		info.Status = Queued
 	}
 	var below []Info
+	busy := false // at work, of which there is no doubt
 	child, err := m.View(ctx, filepath.Join(s.ArtifactsDir(), filepath.Base(sp.ID)+".jsonl"))
 	switch {
 	case err == nil:
 		defer child.Close()
 		path := child.Path()
 		info.Session = &path
-		busy, err := child.Driven()
+		busy, err = child.Driven()
 		if err != nil {
 			return info, nil, err
 		}
@@ -115,7 +93,9 @@ func describe(ctx context.Context, m *session.Manager, s *session.Session, sp Sp
 		info.Reason = err.Error()
 	}
 	if end, ok := ends[sp.ID]; ok {
-		info.Status, info.Reason, info.Ended = end.Status, end.Reason, &end.Ended
+		if info.Reason = end.Reason; info.Status != Running || !busy {
+			info.Status, info.Ended = end.Status, &end.Ended
+		}
 		info.Tokens, info.Cost = end.Spent.Tokens, end.Spent.Cost
 		if end.Version > 0 {
 			file := filepath.Join(s.ArtifactsDir(), outputName(sp.ID, end.Version))
@@ -131,4 +111,37 @@ func outputName(id string, version int) string {
 		return id + ".md"
 	}
 	return fmt.Sprintf("%s.v%d.md", id, version)
+}
+
+// StatusOf tells what a subagent does, for people and models: its status, and the reason for it. dir is the artifact directory
+// of its root's session.
+func StatusOf(ctx context.Context, m *session.Manager, dir string, id artifacts.AgentID) (string, error) {
+	path := dir + ".jsonl"
+	if parent := id.Parent(); !parent.IsZero() {
+		path = filepath.Join(dir, parent.String()+".jsonl")
+	}
+	s, err := m.View(ctx, path)
+	if err != nil {
+		return "", fmt.Errorf("looking for the parent of %s: %w", id, err)
+	}
+	defer s.Close()
+	driven, err := s.Driven()
+	if err != nil {
+		return "", err
+	}
+	f, err := readFamily(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	info, _, err := describe(ctx, m, s, Spawned{ID: id.String()}, f.ends, driven, "", maxDepth)
+	if err != nil {
+		return "", err
+	}
+	if info.Reason != "" {
+		return string(info.Status) + ": " + info.Reason, nil
+	}
+	if info.Status == Interrupted {
+		return string(info.Status) + ", and agentrun resume goes on with it", nil
+	}
+	return string(info.Status), nil
 }

@@ -17,6 +17,8 @@ const (
 	SpawnType = "agentrun.task.spawn"
 	// EndType is the entry when one of them has come to an end. Its data is an End.
 	EndType = "agentrun.task.end"
+	// ReportType is the message that hands an agent a report which no call of it waits for.
+	ReportType = "agentrun.task.report"
 )
 
 // Spawn is what a call starts.

@@ -123,7 +123,7 @@ func (r *commandRun) runCell(ctx context.Context, s *session.Session, o bash.Opt
 		return bash.Result{}, err
 	}
 	services := &python.Services{
-		Router: internalurl.ForSession(m, s), Artifacts: o.Artifacts,
+		Router: internalurl.ForSession(m, s, taskStatus(m)), Artifacts: o.Artifacts,
 		Bash: bash.Options{Log: o.Log, Artifacts: o.Artifacts, Sandbox: r.policy, Redact: o.Redact},
 	}
 	kernel, done, err := r.kernel(s)

@@ -131,7 +131,7 @@ func (o *lazyOpener) OpenURL(ctx context.Context, u internalurl.URL) (*internalu
 			return nil, err
 		}
 	}
-	r, err := internalurl.ForSession(m, o.at).OpenURL(ctx, u)
+	r, err := internalurl.ForSession(m, o.at, taskStatus(m)).OpenURL(ctx, u)
 	if errors.Is(err, artifacts.ErrNoDirectory) {
 		id := u.Session
 		if id == "" {

@@ -172,3 +172,10 @@ func (e *environment) listAgents() error {
 	}
 	return nil
 }
+
+// taskStatus tells what subagents do that have no output.
+func taskStatus(m *session.Manager) func(context.Context, string, artifacts.AgentID) (string, error) {
+	return func(ctx context.Context, dir string, id artifacts.AgentID) (string, error) {
+		return task.StatusOf(ctx, m, dir, id)
+	}
+}

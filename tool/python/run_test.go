@@ -42,7 +42,7 @@ func newBench(t *testing.T) *bench {
 		}
 	})
 	kept := artifacts.Open(s.ArtifactsDir(), artifacts.Options{LoggedMax: s.MaxArtifactID, Where: s})
-	return &bench{s, kept, &Services{Router: internalurl.ForSession(m, s), Artifacts: kept, Bash: bash.Options{Log: s, Artifacts: kept}}}
+	return &bench{s, kept, &Services{Router: internalurl.ForSession(m, s, nil), Artifacts: kept, Bash: bash.Options{Log: s, Artifacts: kept}}}
 }
 
 func (b *bench) run(t *testing.T, k Runner, code string, change ...func(*RunOptions)) Result {
