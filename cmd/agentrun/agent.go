@@ -67,9 +67,10 @@ The run is in the session from its first moment. One that was interrupted,
 cancelled or killed goes on with agentrun resume.
 
 Tools work below the working directory, and below --root. Commands run in the
-sandbox "workspace" where this machine has one. Which calls are made is decided
-by permissions.json in the home; without it, commands outside of a sandbox and
-ssh are asked about, and denied when nobody is there to be asked.
+sandbox "workspace" where this machine has one; with --sandbox read-only files
+are not edited either. Which calls are made is decided by permissions.json in
+the home; without it, commands outside of a sandbox and ssh are asked about,
+and denied when nobody is there to be asked.
 
 The exit status is 0 when the run is completed, 1 when it failed, 3 when a limit
 of cost or time ended it, and 4 when it was interrupted and can be resumed.`,

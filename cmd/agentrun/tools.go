@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -70,16 +71,33 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		sink = &o
 	}
 	out.Sink = sink
+	var change, fill tool.Tool = edit.Tool{Workspace: b.files, Output: out}, write.Tool{Workspace: b.files, Output: out}
+	if b.policy != nil && b.policy.Mode == sandbox.ReadOnly {
+		change, fill = refusing{change, errReadOnly}, refusing{fill, errReadOnly}
+	}
 	return toolset.New(
 		shell,
 		code,
 		hosts,
 		pages,
-		edit.Tool{Workspace: b.files, Output: out},
-		write.Tool{Workspace: b.files, Output: out},
+		change,
+		fill,
 		grep.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: sink},
 		find.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: sink},
 	)
+}
+
+var errReadOnly = errors.New("no file is changed here, because --sandbox, or sandbox.mode in config.json of the home, is read-only")
+
+// refusing is a tool that is not carried out.
+type refusing struct {
+	tool.Tool
+	reason error
+}
+
+// Call answers with the reason.
+func (r refusing) Call(context.Context, json.RawMessage) (tool.Result, error) {
+	return tool.Refuse(r.reason), nil
 }
 
 func newToolsCommand(env *environment) *cobra.Command {
@@ -154,7 +172,8 @@ whatever they are given: there a person names it, here a model does. ssh reaches
 the hosts of ssh.hosts in config.json (see agentrun ssh --help).
 
 --sandbox, --net and --limits, else the settings of config.json, bound what the
-tools bash and python run, and no argument of theirs changes that.`,
+tools bash and python run, and no argument of theirs changes that. With
+--sandbox read-only the tools edit and write are refused.`,
 		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
   agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
 		Annotations: map[string]string{makesSessions: "yes"},
