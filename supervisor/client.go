@@ -183,7 +183,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	q := request{
-		Op: "start", Script: j.Script, Runs: j.Runs, Shell: j.Shell, Path: j.Path, Dir: j.Dir, Cwd: cwd, Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox, Redact: c.Redact,
+		Op: "start", Script: exact(j.Script), Runs: exact(j.Runs), Shell: exact(j.Shell), Path: exact(j.Path), Dir: exact(j.Dir), Cwd: exact(cwd), Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox, Redact: c.Redact,
 	}
 	q.asks(j.Terminal)
 	d, err := c.ask(ctx, got, q)
@@ -198,7 +198,7 @@ func (c *Client) Wait(ctx context.Context, id int64) error {
 
 // Send gives a job something to read, and an end of file behind it if eof is set. At a terminal it is typed.
 func (c *Client) Send(ctx context.Context, id int64, text string, eof bool) error {
-	_, err := c.simple(ctx, request{Op: "send", Job: id, Text: text, EOF: eof}, ErrNotRunning)
+	_, err := c.simple(ctx, request{Op: "send", Job: id, Text: exact(text), EOF: eof}, ErrNotRunning)
 	return err
 }
 
@@ -263,14 +263,14 @@ var _ bash.Runner = (*Shell)(nil)
 
 // Directory is where the shell is; "" is not known. It is asked by [bash.Run].
 func (s *Shell) Directory() string {
-	return s.Client.directory(request{Op: "where", Shell: s.Name, Sandbox: s.Sandbox})
+	return s.Client.directory(request{Op: "where", Shell: exact(s.Name), Sandbox: s.Sandbox})
 }
 
 func (c *Client) directory(q request) string {
 	ctx, cancel := context.WithTimeout(context.Background(), startWait)
 	defer cancel()
 	if d, err := c.simple(ctx, q, nil); err == nil {
-		return d.Dir
+		return string(d.Dir)
 	}
 	return ""
 }
@@ -287,7 +287,7 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 	defer got.Close()
 	began := time.Now()
 	q := request{
-		Version: version, Op: "run", Shell: s.Name, Path: s.Path, Cwd: s.Cwd, Script: c.Text, Dir: c.Dir, Env: c.Env,
+		Version: version, Op: "run", Shell: exact(s.Name), Path: exact(s.Path), Cwd: exact(s.Cwd), Script: exact(c.Text), Dir: exact(c.Dir), Env: c.Env,
 		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate, Sandbox: s.Sandbox,
 	}
 	q.asks(c.Terminal)

@@ -40,7 +40,7 @@ func (s *server) foreground(c *conn, q *request) error {
 		defer release()
 		sh = n
 	} else {
-		own, err := shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true, Sandbox: q.Sandbox})
+		own, err := shell.New(shell.Options{Path: string(q.Path), Dir: string(q.Cwd), Environ: q.Environ, Once: true, Sandbox: q.Sandbox})
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *server) foreground(c *conn, q *request) error {
 	var listening sync.WaitGroup
 	listening.Go(f.listen)
 	o := bash.Options{
-		Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput, Separate: q.Separate,
+		Script: string(q.Script), Runs: string(q.Runs), Dir: string(q.Dir), Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput, Separate: q.Separate,
 		Shell: sh, Log: log, Artifacts: dir, Kill: f.job.kill, Unrecorded: q.Unrecorded, Session: s.opts.Session, Redact: log.Redactor(),
 		Move: f.move, Moved: f.moved, Terminal: f.job.terminal,
 	}
@@ -213,7 +213,7 @@ func (c *Client) Run(ctx context.Context, f Foreground) (bash.Result, *bash.Move
 	}
 	defer got.Close()
 	q := request{
-		Version: version, Op: "foreground", Script: f.Script, Runs: f.Runs, Shell: f.Shell, Path: f.Path, Dir: f.Dir, Cwd: cwd,
+		Version: version, Op: "foreground", Script: exact(f.Script), Runs: exact(f.Runs), Shell: exact(f.Shell), Path: exact(f.Path), Dir: exact(f.Dir), Cwd: exact(cwd),
 		Env: f.Env, Environ: withhold.Environ(), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
 		Unrecorded: f.Unrecorded, Live: f.Live != nil, Sandbox: f.Sandbox, Redact: c.Redact,
 	}

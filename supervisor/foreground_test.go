@@ -346,7 +346,7 @@ func TestAClientThatGoesTakesItsScriptAlong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := got.sendJSON(frameRequest, request{Version: version, Op: "foreground", Script: "echo $$ >pid; exec sleep 1000", Dir: g.dir, Cwd: g.dir, Environ: os.Environ()}); err != nil {
+	if err := got.sendJSON(frameRequest, request{Version: version, Op: "foreground", Script: "echo $$ >pid; exec sleep 1000", Dir: exact(g.dir), Cwd: exact(g.dir), Environ: os.Environ()}); err != nil {
 		t.Fatal(err)
 	}
 	var pid int

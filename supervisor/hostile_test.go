@@ -166,7 +166,7 @@ func TestOutputToAClientThatIsGoneEndsTheScriptAndNotTheShell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := request{Version: version, Op: "run", Shell: "a", Script: "x=kept; echo $BASHPID >pid; yes", Cwd: g.dir, Environ: os.Environ()}
+	script := request{Version: version, Op: "run", Shell: "a", Script: "x=kept; echo $BASHPID >pid; yes", Cwd: exact(g.dir), Environ: os.Environ()}
 	if err := got.sendJSON(frameRequest, script); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ type asked struct {
 
 // Directory is where the kernel is; "" is not known. It is asked by [bash.Run].
 func (k *Kernel) Directory() string {
-	return k.Client.directory(request{Op: "where", Kernel: k.Name, Sandbox: k.Sandbox})
+	return k.Client.directory(request{Op: "where", Kernel: exact(k.Name), Sandbox: k.Sandbox})
 }
 
 // RunCell implements [python.Runner].
@@ -50,7 +50,7 @@ func (k *Kernel) RunCell(ctx context.Context, c *python.Cell) (exit bash.Exit, o
 	defer got.Close()
 	began := time.Now()
 	err = got.sendJSON(frameRequest, request{
-		Version: version, Op: "cell", Kernel: k.Name, Path: k.Path, Cwd: k.Cwd, Script: c.Text, Dir: c.Dir, Env: c.Env,
+		Version: version, Op: "cell", Kernel: exact(k.Name), Path: exact(k.Path), Cwd: exact(k.Cwd), Script: exact(c.Text), Dir: exact(c.Dir), Env: c.Env,
 		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate, Sandbox: k.Sandbox,
 	})
 	if err != nil {

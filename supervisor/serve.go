@@ -190,7 +190,7 @@ func (s *server) serve(c *conn) {
 	case "run":
 		err = s.run(c, &q)
 	case "where":
-		err = c.sendJSON(frameDone, done{Dir: s.where(&q)})
+		err = c.sendJSON(frameDone, done{Dir: exact(s.where(&q))})
 	case "foreground":
 		err = s.foreground(c, &q)
 	case "cell":
@@ -294,9 +294,9 @@ func (s *server) hold(q *request) (n *named, release func(), err error) {
 // named is what the request is for, and its name.
 func (q *request) named() (kind, name string) {
 	if q.Kernel != "" {
-		return "kernel", q.Kernel
+		return "kernel", string(q.Kernel)
 	}
-	return "shell", q.Shell
+	return "shell", string(q.Shell)
 }
 
 // key tells shells, and kernels, apart: by name, and by what they may do, which is for life. A state is never carried
@@ -314,9 +314,9 @@ func (q *request) key() string {
 func (q *request) make() (n *named, err error) {
 	n = &named{}
 	if q.Kernel != "" {
-		n.kernel, err = python.New(python.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Sandbox: q.Sandbox})
+		n.kernel, err = python.New(python.Options{Path: string(q.Path), Dir: string(q.Cwd), Environ: q.Environ, Sandbox: q.Sandbox})
 	} else {
-		n.Shell, err = shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Sandbox: q.Sandbox})
+		n.Shell, err = shell.New(shell.Options{Path: string(q.Path), Dir: string(q.Cwd), Environ: q.Environ, Sandbox: q.Sandbox})
 	}
 	return n, err
 }
@@ -401,7 +401,7 @@ func (s *server) attend(c *conn, q *request, more func(kind byte, b []byte), run
 		}
 	})
 	exit, err := run(ctx, &bash.Script{
-		Text: q.Script, Dir: q.Dir, Env: q.Env, Separate: q.Separate, Terminal: term, Timeout: q.Timeout, Kill: kill,
+		Text: string(q.Script), Dir: string(q.Dir), Env: q.Env, Separate: q.Separate, Terminal: term, Timeout: q.Timeout, Kill: kill,
 		Stdout: frames{c, frameStdout}, Stderr: frames{c, frameStderr},
 		Started: func(pid int) { _ = c.sendJSON(frameStarted, pid) },
 	})
@@ -464,7 +464,7 @@ func (s *server) start(c *conn, q *request) error {
 	s.running.Go(func() {
 		id := int64(-1)
 		_, err := bash.Run(ctx, bash.Options{
-			Script: q.Script, Runs: q.Runs, Dir: q.Dir, Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
+			Script: string(q.Script), Runs: string(q.Runs), Dir: string(q.Dir), Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
 			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true, Session: s.opts.Session, Redact: log.Redactor(),
 			StdinPath: stdinPath, Terminal: j.terminal,
 			Begun: func(b bash.Start) {
@@ -522,7 +522,7 @@ func (s *server) unstart() {
 // shellOfJob is a shell of the job's own; with a name it begins as that one is.
 func (s *server) shellOfJob(q *request) (*shell.Shell, error) {
 	if q.Shell == "" {
-		return shell.New(shell.Options{Path: q.Path, Dir: q.Cwd, Environ: q.Environ, Once: true, Sandbox: q.Sandbox})
+		return shell.New(shell.Options{Path: string(q.Path), Dir: string(q.Cwd), Environ: q.Environ, Once: true, Sandbox: q.Sandbox})
 	}
 	n, release, err := s.hold(q)
 	if err != nil {
@@ -575,7 +575,7 @@ func (s *server) send(c *conn, q *request) error {
 		return err
 	}
 	if j.terminal != nil {
-		if err := j.typeAt(q.Job, q.Text, q.EOF); err != nil {
+		if err := j.typeAt(q.Job, string(q.Text), q.EOF); err != nil {
 			return err
 		}
 		return c.sendJSON(frameDone, done{Job: q.Job})
@@ -585,7 +585,7 @@ func (s *server) send(c *conn, q *request) error {
 	}
 	if q.Text != "" {
 		_ = j.stdin.SetWriteDeadline(time.Now().Add(sendWait))
-		if n, err := j.stdin.WriteString(q.Text); err != nil {
+		if n, err := j.stdin.WriteString(string(q.Text)); err != nil {
 			return fmt.Errorf("sending to job %d: it took %d of %d bytes, and has read no more for %v: %w", q.Job, n, len(q.Text), sendWait, err)
 		}
 	}

@@ -89,15 +89,15 @@ type request struct {
 	Version int    `json:"version"`
 	Op      string `json:"op"` // run, cell, where, foreground, start, wait, send, screen, resize, kill, stop
 
-	Shell    string        `json:"shell,omitempty"`
-	Kernel   string        `json:"kernel,omitempty"`
-	Path     string        `json:"path,omitempty"` // of the shell's program
-	Script   string        `json:"script,omitempty"`
-	Runs     string        `json:"runs,omitempty"`
-	Dir      string        `json:"dir,omitempty"` // where the script runs
-	Cwd      string        `json:"cwd,omitempty"` // where a new shell starts
-	Env      []string      `json:"env,omitempty"`
-	Environ  []string      `json:"environ,omitempty"` // of a new shell
+	Shell    exact         `json:"shell,omitempty"`
+	Kernel   exact         `json:"kernel,omitempty"`
+	Path     exact         `json:"path,omitempty"` // of the shell's program
+	Script   exact         `json:"script,omitempty"`
+	Runs     exact         `json:"runs,omitempty"`
+	Dir      exact         `json:"dir,omitempty"` // where the script runs
+	Cwd      exact         `json:"cwd,omitempty"` // where a new shell starts
+	Env      exacts        `json:"env,omitempty"`
+	Environ  exacts        `json:"environ,omitempty"` // of a new shell
 	Timeout  time.Duration `json:"timeout,omitempty"`
 	Separate bool          `json:"separate,omitempty"`
 
@@ -112,17 +112,17 @@ type request struct {
 	Unrecorded bool `json:"unrecorded,omitempty"` // foreground: only what is moved is recorded
 	Live       bool `json:"live,omitempty"`       // foreground: the client wants the output as it comes
 
-	Job  int64  `json:"job,omitempty"`
-	Text string `json:"text,omitempty"`
-	EOF  bool   `json:"eof,omitempty"`
-	Now  bool   `json:"now,omitempty"` // kill: without asking first
+	Job  int64 `json:"job,omitempty"`
+	Text exact `json:"text,omitempty"`
+	EOF  bool  `json:"eof,omitempty"`
+	Now  bool  `json:"now,omitempty"` // kill: without asking first
 }
 
 // done is the answer to what gives no exit.
 type done struct {
 	Job      int64   `json:"job"`
 	Artifact int64   `json:"artifact"`
-	Dir      string  `json:"dir,omitempty"`    // where: "" is not known
+	Dir      exact   `json:"dir,omitempty"`    // where: "" is not known
 	Stopped  Stopped `json:"stopped"`          // stop
 	Screen   string  `json:"screen,omitempty"` // of a terminal
 }

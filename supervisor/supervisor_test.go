@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,6 +113,44 @@ func TestANamedShellGoesOnForEveryClient(t *testing.T) {
 	}
 	if got := script("head -c 1000000 /dev/zero"); len(got) != 1000000 {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// Bytes that are no UTF-8 come through JSON, which has none.
+func TestScriptsVariablesAndPathsComeOverAsTheyAre(t *testing.T) {
+	const odd = "\xff\xfe\xc3"
+	c, jobs := newClient(t)
+	dir := filepath.Join(t.TempDir(), odd)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ODD", odd)
+	const script = `printf '%s|' "$ODD" "$GIVEN" "${PWD##*/}" ` + odd
+	want := strings.Repeat(odd+"|", 4)
+	sh := &Shell{Client: c, Name: odd, Cwd: dir}
+	var out bytes.Buffer
+	exit, err := sh.RunScript(t.Context(), &bash.Script{Text: script, Env: []string{"GIVEN=" + odd}, Stdout: &out, Stderr: &out})
+	if err != nil || exit.Code != 0 || out.String() != want {
+		t.Errorf("a named shell: %q, %+v, %v", out.String(), exit, err)
+	}
+	if got := sh.Directory(); got != dir {
+		t.Errorf("the shell is in %q", got)
+	}
+	out.Reset()
+	other := &Shell{Client: c, Name: "\uFFFD\uFFFD\uFFFD", Cwd: "/"}
+	if _, err := other.RunScript(t.Context(), &bash.Script{Text: "pwd", Stdout: &out, Stderr: &out}); err != nil || out.String() != "/\n" {
+		t.Errorf("another name is the same shell: %q, %v", out.String(), err)
+	}
+	res, _, err := c.Run(t.Context(), Foreground{Command: Command{Script: script + " >fg", Dir: dir, Env: []string{"GIVEN=" + odd}}})
+	if got, _ := os.ReadFile(filepath.Join(dir, "fg")); err != nil || string(got) != want {
+		t.Errorf("in the foreground: %q, %+v, %v", got, res.Exit, err)
+	}
+	id, err := c.Start(t.Context(), Command{Script: "read -r x; " + script + ` "$x" >job`, Dir: dir, Env: []string{"GIVEN=" + odd}})
+	if err == nil {
+		err = errors.Join(c.Send(t.Context(), id, odd+"\n", true), c.Wait(t.Context(), id))
+	}
+	if got, _ := os.ReadFile(filepath.Join(dir, "job")); err != nil || string(got) != want+odd+"|" {
+		t.Errorf("a job: %q, %+v, %v", got, jobs(), err)
 	}
 }
 

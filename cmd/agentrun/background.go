@@ -147,6 +147,9 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 		}
 	}
 	c.Runs, _ = r.pathsFor(ctx, s, script, true)
+	if r.inPlace {
+		c.Runs = "exec " + c.Runs
+	}
 	id, err := r.supervisorOf(s).Start(ctx, c)
 	if err != nil {
 		return err

@@ -65,7 +65,12 @@ agentrun bash --background. What it reads is what jobs send sends. It ends after
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return run.start(cmd.Context(), bash.Quote(args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// The program takes the place of the shell, which else would hide a signal that ended it behind a status. Not
+			// all shells take exec -- NAME.
+			run.inPlace = !strings.HasPrefix(args[0], "-")
+			return run.start(cmd.Context(), bash.Quote(args))
+		},
 	}
 	run.timeout = timeout(bash.DefaultJobTimeout)
 	f := cmd.Flags()

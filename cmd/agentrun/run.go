@@ -58,6 +58,7 @@ type commandRun struct {
 
 	shell, program string // --shell, --shell-path
 	background     bool
+	inPlace        bool    // a job is a program, and takes the place of its shell
 	after          timeout // --background-after
 
 	pty      ptyFlags

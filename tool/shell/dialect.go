@@ -30,7 +30,7 @@ var bashDialect = &dialect{
 . "$1";
 while builtin mapfile -t -n 1 -u 63 __agentrun_go && [[ $__agentrun_go ]] && builtin mapfile -t -d '' __agentrun <"$__agentrun_fds/$__agentrun_text";
 do builtin eval "${__agentrun[0]}" || :;
-builtin eval "${__agentrun[1]}" <"$__agentrun_stdin" >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
+builtin eval -- "${__agentrun[1]}" <"$__agentrun_stdin" >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
 __agentrun_end end "$?" "$@" || :;
 done`),
 	boot: `

@@ -3,6 +3,7 @@ package shell
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,6 +109,17 @@ func TestExitStatusIsExact(t *testing.T) {
 	for _, code := range []int{0, 1, 2, 3, 126, 127, 128, 130, 255} {
 		if _, exit := run(t, s, "(exit "+strconv.Itoa(code)+")"); exit.Code != code || exit.Signal != "" {
 			t.Errorf("%d: %+v", code, exit)
+		}
+	}
+}
+
+func TestAScriptMayBeginWithADash(t *testing.T) {
+	for _, path := range []string{"bash", "zsh", "dash"} {
+		if path, err := exec.LookPath(path); err == nil {
+			s := open(t, Options{Path: path})
+			if got, exit := run(t, s, "-x; echo $?"); !strings.HasSuffix(got, "not found: -x\n127\n") && !strings.HasSuffix(got, "-x: not found\n127\n") && !strings.HasSuffix(got, "-x: command not found\n127\n") || exit.Code != 0 {
+				t.Errorf("%s: %q, %+v", path, got, exit)
+			}
 		}
 	}
 }
