@@ -88,6 +88,11 @@ type Options struct {
 	// session; after an overflow it is asked with overflow set. It reports whether it did. nil never does.
 	Compact func(ctx context.Context, tokens int64, overflow bool) (bool, error)
 
+	// Hooks have their say at points of the run.
+	Hooks Hooks
+	// More are rules that hold at this moment besides Rules, such as those of a mode; it is asked for each call. nil has none.
+	More func() []*permission.Rules
+
 	// Observe is told what happens; nil for nobody.
 	Observe func(Event)
 
@@ -138,12 +143,13 @@ func New(o Options) (*Agent, error) {
 	return &Agent{o: o, state: Idle}, nil
 }
 
-// Run says prompt to the model and works until there is nothing more to do. The error is agentrun's own: the
+// Run says prompt to the model and works until there is nothing more to do. With it come entries that belong before it, such
+// as the files that it mentions or a mode: they are one write with it and with the settings of the run. The error is agentrun's own: the
 // session is driven by somebody else (*session.LockedError), or its log cannot be written; the Outcome tells then how far
 // it came. Everything else is in the Outcome.
-func (a *Agent) Run(ctx context.Context, prompt entry.Content) (Outcome, error) {
+func (a *Agent) Run(ctx context.Context, prompt entry.Content, with ...entry.Body) (Outcome, error) {
 	return a.drive(ctx, func(ctx context.Context, r *run) (bool, error) {
-		return true, r.begin(ctx, &prompt)
+		return true, r.begin(ctx, &prompt, with...)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,6 +83,9 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) tool.Result 
 	if err := r.decide(ctx, c); err != nil {
 		return tool.Refuse(err)
 	}
+	if err := r.beforeCall(ctx, c); err != nil {
+		return tool.Refuse(err)
+	}
 	r.observe(CallStarted{c.ID, c.Name, c.Arguments})
 	res, err := r.Tools.Call(tool.WithCall(ctx, c.ID), c.Name, c.Arguments)
 	if err != nil {
@@ -96,15 +100,19 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) tool.Result 
 		}
 		res.Text += "[" + why + "]"
 	}
-	return res
+	return r.afterCall(ctx, c, res)
 }
 
 // decide returns why a call is not to be made.
 func (r *run) decide(ctx context.Context, c entry.ToolCallBlock) error {
-	if r.Rules == nil {
+	rules := r.Rules
+	if r.More != nil {
+		rules = append(slices.Clip(rules), r.More()...)
+	}
+	if r.Rules == nil && len(rules) == 0 {
 		return nil
 	}
-	d := permission.Decide(r.Rules, c.Name, c.Arguments)
+	d := permission.Decide(rules, c.Name, c.Arguments)
 	switch d.Action {
 	case permission.Allow:
 		return nil

@@ -66,6 +66,10 @@ type (
 		Text  string
 	}
 
+	// Warned is something that went wrong beside the run, such as a hook that failed: a sentence. The agent makes none
+	// itself; who has one for the front-ends of a run sends it where the others go.
+	Warned struct{ Text string }
+
 	// Compacted says that the context was made shorter.
 	Compacted struct{ Tokens int64 } // that it had before, as estimated
 
@@ -80,5 +84,6 @@ func (Retrying) event()     {}
 func (CallStarted) event()  {}
 func (CallFinished) event() {}
 func (Heard) event()        {}
+func (Warned) event()       {}
 func (Compacted) event()    {}
 func (Ended) event()        {}

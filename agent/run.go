@@ -21,6 +21,7 @@ type run struct {
 	history history
 	// suffixes are the next ones for ids of calls that came more than once.
 	suffixes map[string]int
+	stops    int // how often a hook made the run go on
 	answers  int // of models in the log, those that failed or were aborted aside
 	spent    *Budget
 	queued   []queued // said, and not taken up yet
@@ -35,7 +36,7 @@ type run struct {
 var errTimeUp = errors.New("the time of the run is over")
 
 // begin writes the beginning of a run: its settings and the prompt, if there is one, in one write.
-func (r *run) begin(ctx context.Context, prompt *entry.Content) error {
+func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Body) error {
 	r.spent = NewBudget(r.Budget, r.Limits)
 	r.outcome = Outcome{Run: newRunID(), Resumed: prompt == nil}
 	r.answers = r.past.answers
@@ -61,6 +62,7 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content) error {
 	if r.Thinking != "" {
 		bodies = append(bodies, entry.ThinkingLevelChange{ThinkingLevel: &r.Thinking})
 	}
+	bodies = append(bodies, with...)
 	if prompt != nil {
 		body, err := message(*prompt, origin{Run: start.Run})
 		if err != nil {
@@ -99,6 +101,9 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 	}
 	r.history = history{session: r.Session, heard: r.hear}
 	r.suffixes = map[string]int{}
+	if r.Hooks.Start != nil {
+		r.Hooks.Start(inner, r.outcome.Resumed)
+	}
 	err := r.loop(inner)
 	if end := (*ending)(nil); errors.As(err, &end) {
 		r.outcome.Status, r.outcome.Reason, err = end.status, end.reason, nil
@@ -230,12 +235,17 @@ func (r *run) next(ctx context.Context, answer entry.AssistantMessage) (going bo
 	if len(r.queued) > 0 {
 		return true, nil
 	}
-	if r.Next == nil {
-		return false, nil
+	say := ""
+	if r.Next != nil {
+		if say, err = r.Next(ctx, answer); err != nil {
+			return false, err
+		}
 	}
-	say, err := r.Next(ctx, answer)
-	if err != nil || say == "" {
-		return false, err
+	if say == "" {
+		say = r.stopping(ctx, answer)
+	}
+	if say == "" {
+		return false, nil
 	}
 	body, err := message(entry.PlainText(say), origin{Run: r.outcome.Run})
 	if err != nil {
