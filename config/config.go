@@ -15,7 +15,8 @@
 //	  "models": {
 //	    "anthropic": {"url": "https://api.anthropic.com"},
 //	    "openai": {"url": "http://localhost:8080/v1", "api": "chat"}
-//	  }
+//	  },
+//	  "hooks": [{"on": "before-tool", "tool": "bash", "command": "./check"}]
 //	}
 //
 // Every member may be left out, and so may the file: there is no limit then, and
@@ -54,6 +55,7 @@ type Config struct {
 	SSH       SSH
 	Redact    Redact
 	Models    Models
+	Hooks     Hooks
 }
 
 // Models says where the providers of models are.
@@ -170,7 +172,8 @@ func Parse(data []byte) (Config, []Unknown, error) {
 			"anthropic": members{"url": &c.Models.Anthropic.URL},
 			"openai":    members{"url": &c.Models.OpenAI.URL, "api": &c.Models.OpenAI.API},
 		},
-		"ssh": members{"hosts": &c.SSH.Hosts, "program": &c.SSH.Program, "config": &c.SSH.Config},
+		"hooks": &c.Hooks,
+		"ssh":   members{"hosts": &c.SSH.Hosts, "program": &c.SSH.Program, "config": &c.SSH.Config},
 	}}
 	if err := r.read(r.all, "", 0, int64(len(data))); err != nil {
 		return Config{}, nil, err

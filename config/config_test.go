@@ -88,7 +88,7 @@ func TestAnUnknownMemberIsToldWithItsPlaceAndTheSettingItMayMean(t *testing.T) {
 		{"a letter too many", "{\"quotas\":{}}", `c.json:1: "quotas" is no setting and does nothing; did you mean quota?`},
 		{"another case", "{\"quota\":{\"home\":{\"Log\":1}}}", `c.json:1: "quota.home.Log" is no setting and does nothing; did you mean quota.home.log?`},
 		{"nothing is like it", "{\"quota\":{\"home\":{\"everything\":1}}}", `c.json:1: "quota.home.everything" is no setting and does nothing; there may be artifacts, blobs, log (agentrun help config)`},
-		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be models, quota, redact, retention, sandbox, ssh (agentrun help config)`},
+		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be hooks, models, quota, redact, retention, sandbox, ssh (agentrun help config)`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, unknown, err := config.Parse([]byte(tt.text))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -67,5 +68,8 @@ func (c Config) Settings() []Setting {
 	text("models.anthropic.url", c.Models.Anthropic.URL)
 	text("models.openai.url", c.Models.OpenAI.URL)
 	text("models.openai.api", c.Models.OpenAI.API)
+	if len(c.Hooks) > 0 {
+		all = append(all, Setting{"hooks", json.RawMessage(c.Hooks), "see agentrun hooks"})
+	}
 	return all
 }

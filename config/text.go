@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -38,5 +39,18 @@ func (h *Hosts) UnmarshalJSON(data []byte) error {
 		}
 	}
 	*h = list
+	return nil
+}
+
+// Hooks is the list of the commands that are run at points of an agent's run, as it is written: package agent/hook reads it.
+type Hooks json.RawMessage
+
+// UnmarshalJSON reads a list.
+func (h *Hooks) UnmarshalJSON(data []byte) error {
+	var list []json.RawMessage
+	if json.Unmarshal(data, &list) != nil || list == nil {
+		return errors.New(`give a list such as [{"on": "before-tool", "tool": "bash", "command": "./check"}]; leave it out for none`)
+	}
+	*h = Hooks(bytes.Clone(data))
 	return nil
 }

@@ -70,6 +70,9 @@ type Options struct {
 	Ask     func(ctx context.Context, q agent.Question) (bool, error)
 	Retries agent.Retries
 
+	// Prepare may add to what a subagent is run with, such as hooks; nil adds nothing.
+	Prepare func(o *agent.Options)
+
 	// Observe is told what happens to subagents, from their goroutines, one at a time for each.
 	Observe func(id string, e agent.Event)
 }

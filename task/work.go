@@ -81,6 +81,9 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	if o.Tools, err = toolset.New(tools...); err != nil {
 		return crashed(err)
 	}
+	if t.o.Prepare != nil {
+		t.o.Prepare(&o)
+	}
 	a, err := agent.New(o)
 	if err != nil {
 		return crashed(err)

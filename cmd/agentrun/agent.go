@@ -227,6 +227,10 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		c.remark("%s", sentence(p))
 	}
 	view := newAgentView(c.environment)
+	hooks, err := c.hooks(b, view)
+	if err != nil {
+		return nil, err
+	}
 	sh, err := shell.New(shell.Options{Dir: b.files.Dir(), Sandbox: b.policy})
 	if err != nil {
 		return nil, err
@@ -243,6 +247,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 			return agentTools(&own, nil)
 		},
 		Observe: view.observe,
+		Prepare: func(o *agent.Options) { o.Hooks = hooksOfSubagents(hooks.Agent()) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, sh.Close())
@@ -270,7 +275,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	}
 	a, err := agent.New(agent.Options{
 		Session: b.session, Model: mdl, Spec: c.model, Tools: set, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all,
-		Artifacts: dir, Observe: func(e agent.Event) { view.observe(agent.MainID, e) },
+		Hooks: hooks.Agent(), Artifacts: dir, Observe: func(e agent.Event) { view.observe(agent.MainID, e) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, release())

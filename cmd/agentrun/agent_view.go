@@ -25,7 +25,7 @@ func newAgentView(e *environment) *agentView { return &agentView{environment: e}
 type agentEvent struct {
 	Version    int             `json:"v"` // of this form: 1
 	Agent      string          `json:"agent"`
-	Event      string          `json:"event"` // begin, state, text, thinking, answer, retry, call, result, heard, compacted, end
+	Event      string          `json:"event"` // begin, state, text, thinking, answer, retry, call, result, heard, warning, compacted, end
 	Session    string          `json:"session,omitempty"`
 	State      agent.State     `json:"state,omitempty"`
 	Text       string          `json:"text,omitempty"`
@@ -78,6 +78,9 @@ func (v *agentView) observe(id string, e agent.Event) {
 	case agent.Heard:
 		v.endLine()
 		v.remark("%s was told: %s", id, e.Text)
+	case agent.Warned:
+		v.endLine()
+		v.remark("%s", e.Text)
 	case agent.Compacted:
 		v.remark("%s: the context was compacted (%d tokens before)", id, e.Tokens)
 	case agent.Ended:
@@ -143,6 +146,8 @@ func describeEvent(e agent.Event) (agentEvent, bool) {
 		}, true
 	case agent.Heard:
 		return agentEvent{Event: "heard", Entry: e.Entry, Text: e.Text}, true
+	case agent.Warned:
+		return agentEvent{Event: "warning", Text: e.Text}, true
 	case agent.Compacted:
 		return agentEvent{Event: "compacted"}, true
 	case agent.Ended:

@@ -27,7 +27,8 @@ nothing is ever removed. All settings there are:
     "redact": {"mode": "reversible", "recipient": "age1..."},
     "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"},
     "models": {"anthropic": {"url": "URL"},
-      "openai": {"url": "URL", "api": "chat"}}
+      "openai": {"url": "URL", "api": "chat"}},
+    "hooks": [{"on": "before-tool", "tool": "bash", "command": "./check"}]
   }
 
 quota.session   limits each session, quota.home all of them together:
@@ -45,6 +46,7 @@ redact          what becomes of secrets in output and entries:
     .recipient  of age; without it an identity that is kept in the home
 ssh             how other hosts are reached; see agentrun ssh --help
 models          where providers are; see agentrun models --help
+hooks           commands that an agent's run calls; see agentrun hooks --help
 
 A size is a number of bytes, or one with KB, MB, GB or TB in steps of 1024; an
 age is a number with h, d or w. At 80 % of a quota agentrun warns. What has no

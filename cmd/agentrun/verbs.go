@@ -47,6 +47,7 @@ var verbs = [...]struct {
 	{"tasks", newTasksCommand, false},
 	{"task", newTaskCommand, false},
 	{"agents", newAgentsCommand, false},
+	{"hooks", newHooksCommand, false},
 }
 
 // commands makes the command that the arguments name first: all of them with their flags would take longer than many a

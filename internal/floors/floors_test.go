@@ -87,6 +87,7 @@ var floorOf = map[string]int{
 	"supervisor":          4,
 	"agent":               4,
 	"agent/permission":    4,
+	"agent/hook":          4,
 	"task":                5,
 
 	"cmd/agentrun/internal/anew":   7,
@@ -153,6 +154,7 @@ var along = map[arrow]string{
 	{"transcript", "tool/bash"}:                              "a run's start and end are told as one",
 	{"model/script", "model"}:                                "implements Model",
 	{"agent", "agent/permission"}:                            "asks whether a call may be made",
+	{"agent/hook", "agent"}:                                  "is what an agent calls",
 	{"agent", "model"}:                                       "asks a model",
 	{"model/anthropic", "model"}:                             "implements Model",
 	{"model/anthropic", "model/internal/wire"}:               "HTTP and what its errors mean",
