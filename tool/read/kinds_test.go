@@ -511,3 +511,28 @@ func tarOf(t testing.TB, name string, size int64) []byte {
 	}
 	return b.Bytes()
 }
+
+// What a page of a file does not show of its lines is told.
+func TestControlSequencesThatAreLeftOutAreTold(t *testing.T) {
+	for _, c := range []struct {
+		name, data, text, note string
+		opt                    Options
+	}{
+		{"plain text", "a\tb\n", "a\tb\n", "", Options{}},
+		{"carriage returns at the ends of lines", "a\r\nb\r\n", "a\nb\n", "", Options{}},
+		{"such a line end between two blocks", strings.Repeat("x", 32<<10-1) + "\r\n", strings.Repeat("x", 32<<10-1) + "\n", "", Options{}},
+		{"a byte order mark", "\ufeffa\n", "a\n", "", Options{}},
+		{"carriage returns instead of line ends", "one\rtwo\rthree", "three", "8 bytes of control", Options{}},
+		{"colours", "\x1b[31mred\x1b[0m\r\n", "red\n", "9 bytes of control", Options{}},
+		{"with numbers", "\x1b[31mred\x1b[0m\nx\n", "1\tred\n2\tx\n", "9 bytes of control", Options{Numbers: true}},
+		{"on lines that are not shown", "\x1b[31mred\x1b[0m\nx\n", "x\n", "", Options{Offset: 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Read(t.Context(), nil, put(t, "f.txt", []byte(c.data)), c.opt)
+			notes := strings.Join(p.Notes, "; ")
+			if err != nil || p.Text != c.text || !strings.Contains(notes, c.note) || strings.Contains(notes, "control") != (c.note != "") {
+				t.Errorf("%q, %q, %v", p.Text, p.Notes, err)
+			}
+		})
+	}
+}

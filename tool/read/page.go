@@ -165,6 +165,12 @@ func (p *Page) beyond(first int64) { p.note("There is no line %d: the last is %d
 // text takes sanitised lines until the page is full.
 func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Range, opt Options) error {
 	var text strings.Builder
+	var gone int64
+	defer func() {
+		if gone > 0 {
+			p.note("%s of control sequences and rewritten text left out. Use %s:raw for every byte", size(gone), p.URL)
+		}
+	}()
 	left := int64(MaxLines)
 	skip := s.sel.Skip
 	for i, r := range ranges {
@@ -187,6 +193,11 @@ func (p *Page) text(ctx context.Context, s *selection, ranges []internalurl.Rang
 				p.FirstLine = r.First
 			}
 			p.LastLine = got.last
+			n, err := s.leftOut(ctx, r.First, got, skip, opt.Numbers)
+			if err != nil {
+				return err
+			}
+			gone += n
 			s.shownOutputs(ctx, opt, r.First, got.last, p)
 		}
 		left -= got.last - r.First + 1
@@ -309,6 +320,50 @@ func (p *Page) lines(ctx context.Context, s *selection, r internalurl.Range, las
 	}
 	p.note("Line %d is %s long and shown in part", r.First, size(raw.Size()))
 	return excerpt{text: string(append(number, part...)), last: r.First, skip: skip + int64(len(part))}, nil
+}
+
+// leftOut is how many bytes of the lines from first on are not in their text, other than carriage returns at the ends of
+// lines and a byte order mark. Of a line that is shown in part, and of what a command printed, it is 0: a terminal shows
+// no more of that either.
+func (s *selection) leftOut(ctx context.Context, first int64, got excerpt, skip int64, numbers bool) (int64, error) {
+	if s.rendered || got.skip > 0 || s.res.Kind != "file" && s.res.Kind != "member" && s.res.Kind != "blob" {
+		return 0, nil
+	}
+	section, err := s.res.Lines(ctx, internalurl.Range{First: first, Last: got.last})
+	if err != nil {
+		return 0, err
+	}
+	shown := int64(len(got.text)) + skip
+	for line := first; numbers && line <= got.last; line++ {
+		shown -= int64(len(strconv.FormatInt(line, 10)) + len("\t"))
+	}
+	gone := section.Size() - shown
+	if gone <= 0 {
+		return 0, nil
+	}
+	r := contextReader{ctx, section.SectionReader}
+	block := make([]byte, 32<<10)
+	var last byte
+	for begun := false; ; begun = true {
+		n, err := io.ReadFull(r, block)
+		part := block[:n]
+		if !begun && first == 1 && bytes.HasPrefix(part, []byte("\ufeff")) {
+			gone -= int64(len("\ufeff"))
+		}
+		gone -= int64(bytes.Count(part, []byte("\r\n")))
+		if n > 0 {
+			if last == '\r' && part[0] == '\n' {
+				gone--
+			}
+			last = part[n-1]
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return max(gone, 0), nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("reading %s: %w", s.res.URL, err)
+		}
+	}
 }
 
 // lastRune is where the last character of text begins, whole or not; -1 without
