@@ -11,7 +11,10 @@ import (
 // The shell is started with a loop as its script. For each call the loop is told by a line of file
 // in, which for sh is the number of the standard error. It evaluates what is in a memory file of this process: assignments (the call's number, the
 // slot of the state, a nonce) and the script, with the output files in place of 1 and 2 and closed under their own numbers, so that nothing inherits what
-// belongs to the loop. Then it writes the state, and tells the end. What the loop writes to are files of this process by
+// belongs to the loop. Then it writes the state, and tells the end. A break or continue of a script that is in no loop of
+// its own is one of this loop: the two
+// around each other and __agentrun_in tell, and the script ends with a sentence and status 1 (break 2 ends the shell too).
+// What the loop writes to are files of this process by
 // their paths in /proc, because a script that exits out of a function does so with its redirections in force.
 type dialect struct {
 	name         string // argument 0
@@ -28,11 +31,14 @@ var bashDialect = &dialect{
 	args: []string{"--noprofile", "--norc"},
 	loop: oneLine(`
 . "$1";
-while builtin mapfile -t -n 1 -u 63 __agentrun_go && [[ $__agentrun_go ]] && builtin mapfile -t -d '' __agentrun <"$__agentrun_fds/$__agentrun_text";
+while :; do
+while { [[ ! $__agentrun_in ]] || __agentrun_cut "$@"; };
+builtin mapfile -t -n 1 -u 63 __agentrun_go && [[ $__agentrun_go ]] && builtin mapfile -t -d '' __agentrun <"$__agentrun_fds/$__agentrun_text" || builtin exit 0;
 do builtin eval "${__agentrun[0]}" || :;
+__agentrun_in=1;
 builtin eval -- "${__agentrun[1]}" <"$__agentrun_stdin" >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
 __agentrun_end end "$?" "$@" || :;
-done`),
+done; done; __agentrun_say; builtin exit 1`),
 	boot: `
 builtin shift
 builtin unset -v BASH_EXECUTION_STRING
@@ -52,7 +58,15 @@ __agentrun_save() {
 	[[ ${__agentrun_term+set} ]] && builtin printf '%s\n' 'TERM=$__agentrun_term; builtin unset -v __agentrun_term'
 	builtin set +o
 }
+__agentrun_say() {
+	builtin printf 'bash: a break or continue that is in no loop ended the script\n' >&"$__agentrun_err"
+}
+__agentrun_cut() {
+	__agentrun_say
+	__agentrun_end end 1 "$@" || :
+}
 __agentrun_end() {
+	__agentrun_in=
 	[[ $1 == exit && $BASHPID != $$ ]] && return # a child that was killed before it was another program
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
@@ -66,10 +80,13 @@ var shDialect = &dialect{
 	in:   3, out: 5, err: 6,
 	loop: oneLine(`
 . "$1";
-while read -r __agentrun_err <&3;
-do . "$__agentrun_fds/$__agentrun_text" </dev/null >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
+while :; do
+while { [ ! "$__agentrun_in" ] || __agentrun_cut; };
+read -r __agentrun_err <&3 || exit 0;
+do __agentrun_in=1;
+. "$__agentrun_fds/$__agentrun_text" </dev/null >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
 __agentrun_end end "$?" "$@" || :;
-done`),
+done; done; __agentrun_say; exit 1`),
 	boot: `
 shift
 __agentrun_save() {
@@ -82,7 +99,15 @@ __agentrun_save() {
 	[ "${__agentrun_term+set}" ] && printf '%s\n' 'TERM=$__agentrun_term; unset __agentrun_term'
 	set +o
 }
+__agentrun_say() {
+	echo 'sh: a break or continue that is in no loop ended the script' >&"$__agentrun_err"
+}
+__agentrun_cut() {
+	__agentrun_say
+	__agentrun_end end 1 || :
+}
 __agentrun_end() {
+	__agentrun_in=
 	__agentrun_save >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }
@@ -98,11 +123,14 @@ var zshDialect = &dialect{
 	args: []string{"-f"},
 	loop: oneLine(`
 . "$1";
-while read -r __agentrun_err <&3 && __agentrun=$(<"$__agentrun_fds/$__agentrun_text");
+while :; do
+while { [[ -z $__agentrun_in ]] || __agentrun_cut "$@"; };
+read -r __agentrun_err <&3 && __agentrun=$(<"$__agentrun_fds/$__agentrun_text") || builtin exit 0;
 do builtin eval "${__agentrun%%$'\0'*}" || :;
+__agentrun_in=1;
 builtin eval "${__agentrun#*$'\0'}" <"$__agentrun_stdin" >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
 __agentrun_end end "$?" "$@" || :;
-done`),
+done; done; __agentrun_say; builtin exit 1`),
 	boot: `
 shift
 zmodload zsh/parameter
@@ -128,7 +156,15 @@ __agentrun_save() {
 	builtin print -r -- "builtin set -- ${(@qqqq)@}"
 	[[ -z ${__agentrun_term+set} ]] || builtin print -r -- "TERM=${(qqqq)__agentrun_term}"
 }
+__agentrun_say() {
+	builtin print -r -- 'zsh: a break or continue that is in no loop ended the script' >&$__agentrun_err
+}
+__agentrun_cut() {
+	__agentrun_say
+	__agentrun_end end 1 "$@" || :
+}
 __agentrun_end() {
+	__agentrun_in=
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }
@@ -159,7 +195,7 @@ func (d *dialect) booting(fds, text, ctl, state string, once bool) string {
 	if state != "" {
 		b.WriteString(". " + fds + "/" + state + "\n")
 	}
-	b.WriteString("__agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "\n")
+	b.WriteString("__agentrun_in= __agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "\n")
 	return b.String()
 }
 

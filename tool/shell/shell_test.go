@@ -124,6 +124,32 @@ func TestAScriptMayBeginWithADash(t *testing.T) {
 	}
 }
 
+// The loop that runs the scripts is none of theirs.
+func TestABreakInNoLoopEndsTheScriptAndSaysSo(t *testing.T) {
+	for _, path := range []string{"bash", "zsh", "dash"} {
+		path, err := exec.LookPath(path)
+		if err != nil {
+			continue
+		}
+		for _, script := range []string{"a=1; echo a; break; echo b", "a=1; echo a; continue; echo b", "a=1; echo a; break 2; echo b"} {
+			s := open(t, Options{Path: path})
+			both := strings.Contains(script, "break 2") // it ends the shell as well, and says so
+			run(t, s, "p=$$")
+			got, exit := run(t, s, script)
+			if !strings.HasPrefix(got, "a\n") || !strings.Contains(got, "in no loop") || exit.Code != 1 || exit.TimedOut || len(exit.Notes) > 0 != both {
+				t.Errorf("%s: %s: %q, %+v", path, script, got, exit)
+			}
+			want := "11\nsame\n"
+			if both {
+				want = "11\nanother\n"
+			}
+			if got, exit := run(t, s, "for i in 1 2; do echo $a$i; break; done; test $p = $$ && echo same || echo another"); got != want || exit.Code != 0 {
+				t.Errorf("%s: after %s: %q, %+v", path, script, got, exit)
+			}
+		}
+	}
+}
+
 func TestBashNamesTheLinesOfTheScript(t *testing.T) {
 	s := open(t, Options{})
 	if got, _ := run(t, s, "\n\nnosuchcommand"); !strings.Contains(got, "line 3: nosuchcommand") {
