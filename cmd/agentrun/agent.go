@@ -69,8 +69,13 @@ cancelled or killed goes on with agentrun resume.
 Tools work below the working directory, and below --root. Commands run in the
 sandbox "workspace" where this machine has one; with --sandbox read-only files
 are not edited either. Which calls are made is decided by permissions.json in
-the home; without it, commands outside of a sandbox and ssh are asked about,
-and denied when nobody is there to be asked.
+the home; without it, commands outside of a sandbox and ssh are asked about at
+the terminal, and denied where there is none. It holds rules, of which the
+strictest counts (deny, ask, allow), and a default; * is any text:
+
+  {"default": "ask", "rules": [
+    {"action": "allow", "tool": "bash", "match": {"command": "go test*"}},
+    {"action": "deny", "tool": "*", "match": {"path": "*/.env*"}}]}
 
 The exit status is 0 when the run is completed, 1 when it failed, 3 when a limit
 of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
@@ -231,30 +236,26 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	if err != nil {
 		return nil, err
 	}
-	sh, err := shell.New(shell.Options{Dir: b.files.Dir(), Sandbox: b.policy})
-	if err != nil {
-		return nil, err
-	}
 	dir := b.kept()
 	limits := agent.Limits{Cost: c.cost, Time: time.Duration(c.time)}
 	budget := agent.NewBudget(nil, agent.Limits{})
 	all := []*permission.Rules{rules}
 	tree, err := task.New(task.Options{
-		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: mdl, Model: c.openModel, Rules: all,
+		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: mdl, Model: c.openModel, Rules: all, Ask: view.asker(),
 		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
 			own := *b
 			own.session = of.Session
-			return agentTools(&own, nil)
+			return agentTools(&own)
 		},
 		Observe: view.observe,
 		Prepare: func(o *agent.Options) { o.Hooks = hooksOfSubagents(hooks.Agent()) },
 	})
 	if err != nil {
-		return nil, errors.Join(err, sh.Close())
+		return nil, err
 	}
-	tools, done, err := agentTools(b, sh)
+	tools, done, err := agentTools(b)
 	if err != nil {
-		return nil, errors.Join(err, sh.Close())
+		return nil, err
 	}
 	release := func() error { done(); return nil }
 	system := entry.Prompt{mainPrompt}
@@ -274,7 +275,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		return nil, errors.Join(err, release())
 	}
 	a, err := agent.New(agent.Options{
-		Session: b.session, Model: mdl, Spec: c.model, Tools: set, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all,
+		Session: b.session, Model: mdl, Spec: c.model, Tools: set, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
 		Hooks: hooks.Agent(), Artifacts: dir, Observe: func(e agent.Event) { view.observe(agent.MainID, e) },
 	})
 	if err != nil {
@@ -292,21 +293,19 @@ done; then you say in a few sentences what you did, and what is left open.
 - Give subagents what can be done side by side. What they report is at agent://<id>.`
 
 // agentTools are the tools of an agent, with a shell that goes on between its calls.
-func agentTools(b *workbench, sh *shell.Shell) ([]tool.Tool, func(), error) {
-	if sh == nil {
-		var err error
-		if sh, err = shell.New(shell.Options{Dir: b.files.Dir(), Sandbox: b.policy}); err != nil {
-			return nil, nil, err
-		}
+func agentTools(b *workbench) (tools []tool.Tool, release func(), err error) {
+	sh, err := shell.New(shell.Options{Dir: b.files.Dir(), Sandbox: b.policy})
+	if err != nil {
+		return nil, nil, err
 	}
 	set, err := toolsOf(b)
 	if err != nil {
 		return nil, nil, errors.Join(err, sh.Close())
 	}
-	tools := set.Tools()
+	tools = set.Tools()
 	for _, t := range tools {
 		if t, ok := t.(*bash.Tool); ok {
-			t.Shell = sh
+			t.Shell, t.Sandbox = sh, nil // the shell has its sandbox for its life
 		}
 	}
 	return tools, func() { _ = sh.Close() }, nil // what it ran is over, and in the log

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -154,4 +156,28 @@ func describeEvent(e agent.Event) (agentEvent, bool) {
 		return agentEvent{Event: "end", Outcome: &e.Outcome}, true
 	}
 	return agentEvent{}, false
+}
+
+// asker asks the person at the terminal whether a call may be made; nil when nobody is there.
+func (v *agentView) asker() func(context.Context, agent.Question) (bool, error) {
+	if v.json || columns(v.stdin) == 0 || columns(v.stderr) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, q agent.Question) (bool, error) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.endLine()
+		fmt.Fprintf(v.stderr, "agentrun: %s wants to call %s with %s\n%v. May it? [y/N] ", q.Agent, q.Tool, visible(string(q.Arguments)), q.Decision)
+		answer := make(chan string, 1)
+		go func() {
+			line, _ := bufio.NewReader(v.stdin).ReadString('\n') // what is no line is a no
+			answer <- strings.ToLower(strings.TrimSpace(line))
+		}()
+		select {
+		case said := <-answer:
+			return said == "y" || said == "yes", nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
 }
