@@ -60,6 +60,10 @@ const (
 // nothing done. When only the record of the new content fails (Recorder.After), the
 // file is changed, and both results are returned.
 func (w *Workspace) Change(ctx context.Context, path string, change func(Old) ([]byte, error)) (Changed, error) {
+	if scheme, _, ok := strings.Cut(path, "://"); ok && scheme != "" && !strings.Contains(scheme, "/") {
+		// It would become directories of that name.
+		return Changed{}, fmt.Errorf("%s is a URL, and what URLs name is only read: name a file", path)
+	}
 	for range steadyTries {
 		done, err := w.changeOnce(ctx, path, change)
 		if !errors.Is(err, errRaced) {

@@ -224,6 +224,24 @@ func TestAChangeKeepsWhatTheFileHad(t *testing.T) {
 	}
 }
 
+// A URL as a path would make directories that are called like its scheme.
+func TestAURLIsNoFile(t *testing.T) {
+	w := open(t, Options{}, nil)
+	for _, path := range []string{"artifact://0", "session://a/b", "https://example.com/x"} {
+		if _, err := w.Change(t.Context(), path, to("x")); err == nil || !strings.Contains(err.Error(), "is a URL") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, path := range []string{"a:b", "dir/a://b", "./a://b", "://b"} {
+		if _, err := w.Change(t.Context(), path, to("x")); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if entries, err := os.ReadDir(w.Dir()); err != nil || len(entries) != 4 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
+
 func TestANewFileHasTheModeOfTheUmask(t *testing.T) {
 	w := open(t, Options{Sync: true}, nil)
 	done, err := w.Change(t.Context(), "a/b/c", to("new"))
