@@ -15,7 +15,7 @@ import (
 func newHooksCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hooks",
-		Short: "List the commands that a run calls at its points, and trust those of a project",
+		Short: "List the commands that a run calls, and trust those of a project",
 		Long: `hooks lists the hooks of the home, the member "hooks" of its config.json, and
 those of the project in the working directory, its file .agentrun/hooks.json:
 
@@ -35,17 +35,17 @@ required before-tool only: when the hook itself fails, the call is denied
 A hook gets one JSON object on standard input: v, on, session, cwd, agent, and
 call, tool, arguments, result, answer, tokens or resumed. With status 0 and
 nothing on standard output it has nothing to say. With status 2 it denies the
-call, puts a remark behind the result, or on stop makes the agent go on: with what
-it wrote to standard error. It may say the same with status 0 and one of
+call, puts a remark behind the result, or on stop makes the agent go on: with
+what it wrote to standard error. It may say the same with status 0 and one of
 {"deny": "..."}, {"remark": "..."} and {"continue": "..."} on standard output.
 Whatever else it does is reported, and does nothing to the run.
 
 Hooks of a project are run only when you trust the file, which hooks trust does
-for the file as it is: after a change it is not trusted any more. Read it before,
+for the file as it is: after a change it is not trusted any more. Read it first,
 and what it runs: the scripts that it names are not looked at.
 
-With --json it is one object a line: on, tool, command, timeout, required, source,
-trusted.`,
+With --json it is one object a line: on, tool, command, timeout, required,
+source, trusted.`,
 		Example: `  agentrun hooks
   agentrun hooks trust
   agentrun hooks distrust`,
@@ -54,7 +54,7 @@ trusted.`,
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:     "trust",
-		Short:   "Let runs call the hooks of the project in the working directory, as they are",
+		Short:   "Let runs call the hooks of the project, as they are",
 		Example: `  agentrun hooks trust`,
 		Args:    positional(0, 0, "no arguments: it is about the working directory"),
 		RunE: func(*cobra.Command, []string) error {
