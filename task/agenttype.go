@@ -1,7 +1,6 @@
 package task
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/agentrun/agentrun/internal/frontmatter"
 	"github.com/agentrun/agentrun/model"
 )
 
@@ -78,8 +78,7 @@ func ParseType(source string, data []byte) (t Type, err error) {
 	if len(data) > MaxType {
 		return t, fmt.Errorf("reading %s: it has %d bytes, and a type has %d at most", source, len(data), MaxType)
 	}
-	data = bytes.ReplaceAll(bytes.TrimPrefix(data, []byte("\ufeff")), []byte("\r\n"), []byte("\n"))
-	head, body, ok := frontMatter(data)
+	head, body, ok := frontmatter.Split(data)
 	if !ok {
 		return t, fmt.Errorf("reading %s: it does not begin with front matter: --- on a line, name: and description:, --- on a line", source)
 	}
@@ -123,22 +122,6 @@ func ParseType(source string, data []byte) (t Type, err error) {
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
 	return s
-}
-
-// frontMatter splits a file.
-func frontMatter(data []byte) (head, body []byte, ok bool) {
-	rest, ok := bytes.CutPrefix(data, []byte("---\n"))
-	if !ok {
-		return nil, nil, false
-	}
-	if body, ok := bytes.CutPrefix(rest, []byte("---\n")); ok {
-		return nil, body, true
-	}
-	if head, body, ok = bytes.Cut(rest, []byte("\n---\n")); ok {
-		return head, body, true
-	}
-	head, ok = bytes.CutSuffix(bytes.TrimRight(rest, "\n"), []byte("\n---"))
-	return head, nil, ok
 }
 
 func validName(name string) bool {

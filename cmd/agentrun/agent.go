@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/instructions"
 	"github.com/agentrun/agentrun/agent/permission"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/sandbox"
@@ -65,6 +66,11 @@ error. With --json everything is one object a line.
 
 The run is in the session from its first moment. One that was interrupted,
 cancelled or killed goes on with agentrun resume.
+
+A PROMPT that begins with /NAME is the text of .agentrun/commands/NAME.md or
+.claude/commands/NAME.md, with what follows as its arguments; one behind a space
+is not. Files that it mentions as @path are shown to the model. So are AGENTS.md
+and CLAUDE.md of the project and of the home, and the names of its skills.
 
 Tools work below the working directory, and below --root. Commands run in the
 sandbox "workspace" where this machine has one; with --sandbox read-only files
@@ -155,6 +161,10 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if err := c.confined(b); err != nil {
 		return err
 	}
+	said, with, err := c.said(b, prompt)
+	if err != nil {
+		return err
+	}
 	w, err := c.prepare(ctx, b, mdl)
 	if err != nil {
 		return err
@@ -165,7 +175,7 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	w.view.begin(b.session.ID())
 	var out agent.Outcome
 	if prompt != nil {
-		out, err = w.agent.Run(sigs.ctx, entry.PlainText(*prompt))
+		out, err = w.agent.Run(sigs.ctx, entry.PlainText(said), with...)
 	} else {
 		out, err = w.agent.Resume(sigs.ctx)
 	}
@@ -236,6 +246,10 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	if err != nil {
 		return nil, err
 	}
+	told, err := c.told(b)
+	if err != nil {
+		return nil, err
+	}
 	dir := b.kept()
 	limits := agent.Limits{Cost: c.cost, Time: time.Duration(c.time)}
 	budget := agent.NewBudget(nil, agent.Limits{})
@@ -248,7 +262,10 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 			return agentTools(&own)
 		},
 		Observe: view.observe,
-		Prepare: func(o *agent.Options) { o.Hooks = hooksOfSubagents(hooks.Agent()) },
+		Prepare: func(o *agent.Options) {
+			o.Hooks = hooksOfSubagents(hooks.Agent())
+			o.System = append(o.System, told.documents()...)
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -269,6 +286,10 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		if system == nil {
 			return nil, errors.Join(usagef("there is no agent %q: see agentrun agents", c.typ), release())
 		}
+	}
+	system = append(system, told.system()...)
+	if len(told.skills) > 0 {
+		tools = append(tools, instructions.SkillTool{Skills: told.skills})
 	}
 	set, err := toolset.New(append(tools, tree.Tool(tree.Root(budget)))...)
 	if err != nil {
@@ -322,7 +343,7 @@ const permissionsFile = "permissions.json"
 // permissions are the rules of a home, with defaults for what they do not say.
 func permissions(home string, confined bool) (*permission.Rules, error) {
 	ours := permission.Rules{Source: "agentrun", Default: permission.Ask, ByTool: map[string]permission.Action{}}
-	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "yield"} {
+	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "yield", "skill"} {
 		ours.ByTool[name] = permission.Allow
 	}
 	if confined {

@@ -37,6 +37,7 @@ var floorOf = map[string]int{
 	"internal/gitignore":       1,
 	"internal/textdiff":        1,
 	"internal/textform":        1,
+	"internal/frontmatter":     1,
 	"internal/walk":            1,
 	"internal/withhold":        1,
 	"sandbox":                  1,
@@ -88,6 +89,7 @@ var floorOf = map[string]int{
 	"agent":               4,
 	"agent/permission":    4,
 	"agent/hook":          4,
+	"agent/instructions":  4,
 	"task":                5,
 
 	"cmd/agentrun/internal/anew":   7,

@@ -1,0 +1,120 @@
+package instructions
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool/workspace"
+)
+
+// Bounds of mentions.
+const (
+	MaxMentions      = 50
+	MaxMentionedFile = 256 << 10 // bytes; of a larger file the model is told the size
+	MaxMentioned     = 1 << 20   // bytes of all of them
+)
+
+// ParseMentions returns the files that a prompt mentions, each once: a path behind @ at its beginning or behind a space or
+// bracket, up to the next space, or between double quotes. Punctuation at its end is not of it. The prompt is hostile.
+func ParseMentions(prompt string) []string {
+	var names []string
+	before := ' '
+	for i, r := range prompt {
+		if r == '@' && strings.ContainsRune(" \t\n([{<", before) && len(names) < MaxMentions {
+			if name := mentionAt(prompt[i+1:]); name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		before = r
+	}
+	return names
+}
+
+func mentionAt(rest string) string {
+	name := ""
+	if quoted, ok := strings.CutPrefix(rest, `"`); ok {
+		end := strings.IndexAny(quoted, "\"\n")
+		if end < 0 || quoted[end] != '"' {
+			return ""
+		}
+		name = quoted[:end]
+	} else {
+		end := strings.IndexAny(rest, " \t\r\n")
+		if end < 0 {
+			end = len(rest)
+		}
+		name = strings.TrimRight(rest[:end], `.,;:!?)]}>"'`)
+	}
+	if len(name) > 4096 || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '@' }) {
+		return ""
+	}
+	return name
+}
+
+// Mention reads files that a prompt mentions. A name that nothing is called, or a directory, is no mention. What cannot be read is told
+// in problems; a file that is too large or no text is in the message with its size. nil is a message without files.
+func Mention(w *workspace.Workspace, names []string) (m *entry.FileMentionMessage, problems []error) {
+	left := int64(MaxMentioned)
+	for _, name := range names {
+		f, err := mentioned(w, name, &left)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			problems = append(problems, fmt.Errorf("the prompt mentions %s, which the model is not shown: %w", name, err))
+		case f != nil:
+			if m == nil {
+				m = &entry.FileMentionMessage{Timestamp: time.Now().UnixMilli()}
+			}
+			m.Files = append(m.Files, *f)
+		}
+	}
+	return m, problems
+}
+
+func mentioned(w *workspace.Workspace, name string, left *int64) (*entry.MentionedFile, error) {
+	place, err := w.Resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	defer place.Close()
+	info, err := place.Stat()
+	if err != nil || info.IsDir() {
+		return nil, err
+	}
+	f, err := place.OpenFile()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size := info.Size()
+	m := &entry.MentionedFile{Path: name, ByteSize: &size}
+	if size > min(MaxMentionedFile, *left) {
+		m.SkippedReason = "tooLarge"
+		return m, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxMentionedFile+1))
+	if err != nil {
+		return nil, err
+	}
+	switch size = int64(len(data)); {
+	case size > min(MaxMentionedFile, *left): // it has grown
+		m.SkippedReason = "tooLarge"
+	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
+		m.SkippedReason = "binary"
+	default:
+		*left -= size
+		lines := int64(strings.Count(string(data), "\n"))
+		if size > 0 && data[size-1] != '\n' {
+			lines++
+		}
+		m.Content, m.LineCount = string(data), &lines
+	}
+	return m, nil
+}
