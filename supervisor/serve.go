@@ -115,7 +115,7 @@ func Serve(ctx context.Context, o Options) error {
 		if err != nil {
 			break
 		}
-		if samePeer(c.(*net.UnixConn)) != nil || !s.enter() {
+		if freePeer(c.(*net.UnixConn)) != nil || !s.enter() {
 			c.Close()
 			continue
 		}

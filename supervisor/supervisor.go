@@ -258,6 +258,19 @@ func samePeer(c *net.UnixConn) error {
 	if int(cred.Uid) != os.Geteuid() {
 		return fmt.Errorf("user %d is connected, and this is user %d", cred.Uid, os.Geteuid())
 	}
+	return nil
+}
+
+// freePeer checks besides that the other side is in no sandbox: what it asks for runs outside of that. A process that is gone
+// asks for nothing.
+func freePeer(c *net.UnixConn) error {
+	if err := samePeer(c); err != nil {
+		return err
+	}
+	cred, err := peer(c)
+	if err != nil {
+		return err
+	}
 	if sandbox.Confined(int(cred.Pid)) {
 		return fmt.Errorf("process %d is in a sandbox, and would have something run outside", cred.Pid)
 	}
