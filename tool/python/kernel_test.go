@@ -25,6 +25,7 @@ func TestCellsAreThoseOfANotebook(t *testing.T) {
 		{"as here", "g()", "Traceback (most recent call last):\n  File \"<cell 12>\", line 1, in <module>\n    g()\n  File \"<cell 11>\", line 2, in g\n    return f('a' + 1)\n             ~~~~^~~\nTypeError: can only concatenate str (not \"int\") to str\n", "none", 1},
 		{"a syntax error", "a = (", "  File \"<cell 13>\", line 1\n    a = (\n        ^\nSyntaxError: '(' was never closed\n", "none", 1},
 		{"await", "import asyncio\nasync def h(): await asyncio.sleep(0); return 7\nawait h()", "7\n", "7", 0},
+		{"a byte order mark", "\ufeff4", "4\n", "4", 0},
 		{"asyncio.run too", "asyncio.run(h())", "7\n", "7", 0},
 		{"sys.exit ends the cell with its code", "import sys; sys.exit(3)", "", "none", 3},
 		{"and its words", "sys.exit('no')", "no\n", "none", 1},

@@ -652,6 +652,7 @@ def short(e, seen=None):
 def run(cell, code):
     """Runs the code of a cell: its exit code, and the text of its value."""
     name = "<cell %d>" % cell.number
+    code = code[code.startswith("\ufeff") :]  # as Python does with files
     linecache.cache[name] = (len(code), None, [line + "\n" for line in code.split("\n")], name)
     try:
         parts, shows = compile_cell(code, name)
