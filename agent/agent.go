@@ -84,9 +84,16 @@ type Options struct {
 	// Inbox is asked before each request for messages from elsewhere, such as results of jobs: what it returns is
 	// appended, in one write. It hands each over once. nil has none.
 	Inbox func(ctx context.Context) ([]entry.Body, error)
-	// Compact is asked before each request, with an estimate of its tokens, and may shorten the context through the
-	// session; after an overflow it is asked with overflow set. It reports whether it did. nil never does.
+	// Compact is asked before a request of an estimate of CompactAt tokens or more, and may shorten the context through
+	// the session; after an overflow it is asked with overflow set. It reports whether it did. What it asks a model for counts
+	// when it is in the log as an entry.ModelUsage of CompactPurpose. A *model.Error, and ErrTooLong, end the run as failed.
+	// nil never shortens. Package agent/compact has one.
 	Compact func(ctx context.Context, tokens int64, overflow bool) (bool, error)
+	// CompactAt is from how many tokens on Compact is asked; 0 is always.
+	CompactAt int64
+	// Count counts the tokens of a text where no provider has yet; nil is EstimateTokens. It is asked only for texts that, at a
+	// token a byte, would bring a request to CompactAt.
+	Count func(text string) int64
 
 	// Hooks have their say at points of the run.
 	Hooks Hooks
@@ -138,6 +145,9 @@ func New(o Options) (*Agent, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Count == nil {
+		o.Count = EstimateTokens
 	}
 	o.Retries = o.Retries.orDefault()
 	return &Agent{o: o, state: Idle}, nil

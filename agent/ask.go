@@ -72,10 +72,16 @@ func (r *run) ask(ctx context.Context) (entry.AssistantMessage, error) {
 			return answer, interrupted(ctx)
 		case failure.Kind == model.KindOverflow && !shortened && r.Compact != nil:
 			shortened = true
-			if err := r.shorten(ctx, true); err != nil {
+			done, err := r.shorten(ctx, true)
+			if err != nil {
 				return answer, err
 			}
+			if !done {
+				return answer, &ending{FailedRun, fmt.Sprintf("%v (there is nothing to compact)", failure)}
+			}
 			continue
+		case failure.Kind == model.KindOverflow && shortened:
+			return answer, &ending{FailedRun, fmt.Sprintf("%v (the context does not fit though it was compacted)", failure)}
 		case !failure.Temporary():
 			return answer, &ending{FailedRun, failure.Error()}
 		case try >= r.Retries.Tries:

@@ -20,8 +20,12 @@ type history struct {
 	// lastAnswer is the entry of the last answer when the conversation was built.
 	lastAnswer string
 	checked    model.Checked
-	known      int64 // tokens up to the last answer, as its provider counted them
-	since      int64 // bytes behind it
+	known      int64           // tokens up to the last answer, as its provider counted them
+	counted    int64           // tokens behind it, as we counted them
+	uncounted  []entry.Message // and what comes then
+	size       int64           // of uncounted, in bytes
+	base       int64           // tokens of a request without messages
+	count      func(text string) int64
 	heard      func([]entry.Entry)
 }
 
@@ -31,7 +35,8 @@ func (h *history) load(ctx context.Context) (*session.Resumed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the context: %w", err)
 	}
-	h.messages, h.ids, h.known, h.since = nil, map[string]bool{}, 0, 0
+	h.messages, h.ids = nil, map[string]bool{}
+	h.known, h.counted, h.uncounted, h.size = 0, 0, nil, 0
 	h.checked.Reset()
 	if h.last = (entry.Entry{}); r.Leaf != "" {
 		if h.last, err = h.session.Entry(ctx, r.Leaf); err != nil {
@@ -45,12 +50,41 @@ func (h *history) load(ctx context.Context) (*session.Resumed, error) {
 			break
 		}
 	}
-	messages, err := model.Messages(r.Context)
+	// Providers have counted the answers before a compaction with what it took away.
+	stale, fresh := *r.Context, *r.Context
+	n, err := h.shortened(ctx, r.Context)
 	if err != nil {
 		return nil, fmt.Errorf("building the context: %w", err)
 	}
-	h.add(messages)
+	stale.Messages, fresh.Messages = r.Context.Messages[:n], r.Context.Messages[n:]
+	for _, part := range []*entry.Context{&stale, &fresh} {
+		messages, err := model.Messages(part)
+		if err != nil {
+			return nil, fmt.Errorf("building the context: %w", err)
+		}
+		h.add(messages, part == &fresh)
+	}
 	return r, nil
+}
+
+// shortened is how many messages of a context stand before the entry that made it shorter last.
+func (h *history) shortened(ctx context.Context, c *entry.Context) (int, error) {
+	n := 0
+	for _, id := range []string{c.Compaction, c.Prune} {
+		if id == "" {
+			continue
+		}
+		at, err := h.session.Entry(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		for i, m := range c.Messages {
+			if m.Entry().Offset() <= at.Offset() {
+				n = max(n, i+1)
+			}
+		}
+	}
+	return n, nil
 }
 
 // extend brings the conversation up to the end of the log.
@@ -69,7 +103,8 @@ func (h *history) extend(ctx context.Context) error {
 	}
 	h.heard(entries)
 	for _, e := range entries {
-		if e.Type() == entry.TypeCompaction || e.Type() == entry.TypeResetBoundary {
+		custom, _ := customOf(e)
+		if e.Type() == entry.TypeCompaction || e.Type() == entry.TypeResetBoundary || custom.CustomType == entry.PruneType {
 			return h.reload(ctx)
 		}
 	}
@@ -86,7 +121,7 @@ func (h *history) extend(ctx context.Context) error {
 		return fmt.Errorf("building the context: %w", err)
 	}
 	h.last = last
-	h.add(messages)
+	h.add(messages, true)
 	return nil
 }
 
@@ -95,55 +130,79 @@ func (h *history) reload(ctx context.Context) error {
 	return err
 }
 
-func (h *history) add(messages []entry.Message) {
+// add takes messages in. counted says that the usage of answers among them is that of the conversation as it is.
+func (h *history) add(messages []entry.Message, counted bool) {
 	for _, m := range messages {
 		h.messages = append(h.messages, m)
-		a, ok := m.(entry.AssistantMessage)
-		if !ok {
-			h.since += size(m)
-			continue
+		if a, ok := m.(entry.AssistantMessage); ok {
+			for _, call := range a.Content.ToolCalls() {
+				h.ids[call.ID] = true
+			}
+			if n := tokensOf(a.Usage); n > 0 && counted {
+				h.known, h.counted, h.uncounted, h.size = n, 0, nil, 0
+				continue
+			}
 		}
-		for _, call := range a.Content.ToolCalls() {
-			h.ids[call.ID] = true
-		}
-		if n := tokensOf(a.Usage); n > 0 {
-			h.known, h.since = n, 0
-		} else {
-			h.since += size(m)
-		}
+		h.uncounted = append(h.uncounted, m)
+		h.size += MessageTokens(m, bytesOf)
 	}
 }
+
+func bytesOf(text string) int64 { return int64(len(text)) }
 
 // bytesPerToken is what text has on average: little enough that the estimate is rather too high.
 const bytesPerToken = 3
 
-// tokens estimates the length of the conversation: what the provider counted, and what came since.
-func (h *history) tokens() int64 { return h.known + h.since/bytesPerToken }
+// EstimateTokens says how many tokens a text has, by its length: a third of its bytes, which is rather too many for
+// English and code, and too few for what no tokenizer knows, such as base64.
+func EstimateTokens(text string) int64 { return (int64(len(text)) + bytesPerToken - 1) / bytesPerToken }
 
-// size is what a message counts for in the estimate, in bytes of text.
-func size(m entry.Message) int64 {
-	const image = 1600 * bytesPerToken // tokens of a picture of the usual limits
-	var n int64
-	var content entry.Content
-	switch m := m.(type) {
-	case entry.UserMessage:
-		content = m.Content
-	case entry.AssistantMessage:
-		content = m.Content
-	case entry.ToolResultMessage:
-		content = m.Content
-	}
-	for _, b := range content.Blocks() {
+// MessageTokens says how many tokens a message of a request has, the texts in it being counted by count.
+func MessageTokens(m entry.Message, count func(text string) int64) int64 {
+	const frame, image = 4, 1600 // of the message itself; of a picture of the usual limits
+	n := int64(frame)
+	for _, b := range contentOf(m).Blocks() {
 		switch b := b.(type) {
 		case entry.TextBlock:
-			n += int64(len(b.Text))
+			n += count(b.Text)
 		case entry.ThinkingBlock:
-			n += int64(len(b.Thinking))
+			n += count(b.Thinking)
 		case entry.ToolCallBlock:
-			n += int64(len(b.Name) + len(b.Arguments))
+			n += count(b.Name) + count(string(b.Arguments))
 		case entry.ImageBlock:
 			n += image
 		}
 	}
 	return n
+}
+
+// tokens estimates the length of the next request: what the provider counted, and what came since. Below limit that is not
+// counted, but told by its bytes, of which no token has less than one.
+func (h *history) tokens(limit int64) int64 {
+	base := h.known + h.counted
+	if h.known == 0 {
+		base += h.base
+	}
+	if base+h.size < limit {
+		return base + h.size/bytesPerToken
+	}
+	for _, m := range h.uncounted {
+		n := MessageTokens(m, h.count)
+		h.counted += n
+		base += n
+	}
+	h.uncounted, h.size = nil, 0
+	return base
+}
+
+func contentOf(m entry.Message) entry.Content {
+	switch m := m.(type) {
+	case entry.UserMessage:
+		return m.Content
+	case entry.AssistantMessage:
+		return m.Content
+	case entry.ToolResultMessage:
+		return m.Content
+	}
+	return entry.Content{}
 }

@@ -99,7 +99,7 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 		inner, cancel = context.WithTimeoutCause(ctx, r.Limits.Time, errTimeUp)
 		defer cancel()
 	}
-	r.history = history{session: r.Session, heard: r.hear}
+	r.history = history{session: r.Session, heard: r.hear, count: r.Count, base: r.base()}
 	r.suffixes = map[string]int{}
 	if r.Hooks.Start != nil {
 		r.Hooks.Start(inner, r.outcome.Resumed)
@@ -175,7 +175,7 @@ func (r *run) loop(ctx context.Context) error {
 		if err := r.takeUp(ctx); err != nil {
 			return r.or(ctx, err)
 		}
-		if err := r.shorten(ctx, false); err != nil {
+		if _, err := r.shorten(ctx, false); err != nil {
 			return r.or(ctx, err)
 		}
 		answer, err := r.ask(ctx)
@@ -258,6 +258,7 @@ func (r *run) next(ctx context.Context, answer entry.AssistantMessage) (going bo
 // hear notes what others have said to the agent.
 func (r *run) hear(entries []entry.Entry) {
 	for _, e := range entries {
+		r.countCompaction(e)
 		custom, ok := customOf(e)
 		if !ok || custom.CustomType != SayType {
 			continue
@@ -300,26 +301,6 @@ func (r *run) takeUp(ctx context.Context) error {
 		r.observe(Heard{ids[i], q.text})
 	}
 	r.queued = nil
-	return r.history.extend(ctx)
-}
-
-// shorten lets the context be made shorter.
-func (r *run) shorten(ctx context.Context, overflow bool) error {
-	if r.Compact == nil {
-		return nil
-	}
-	before := r.agent.enter(Compacting)
-	tokens := r.history.tokens()
-	done, err := r.Compact(ctx, tokens, overflow)
-	if err != nil {
-		return fmt.Errorf("compacting: %w", err)
-	}
-	r.agent.enter(before)
-	if !done {
-		return nil
-	}
-	r.observe(StateChanged{Compacting})
-	r.observe(Compacted{tokens})
 	return r.history.extend(ctx)
 }
 

@@ -32,6 +32,8 @@ type Context struct {
 	// Compaction is the id of the compaction that the messages begin with, "" if
 	// none does.
 	Compaction string
+	// Prune is the id of the entry of [PruneType] that is in force, "" if none is.
+	Prune string
 	// Repairs lists where Messages differ from what the log says, in order.
 	Repairs []Repair
 }
@@ -99,6 +101,9 @@ func BuildContext(path []Entry, opts ContextOptions) *Context {
 		p.add(&path[boundary+1+i])
 	}
 	ctx.Messages, ctx.Repairs = p.resolve()
+	if at := lastPrune(path[boundary+1:]); at >= 0 {
+		pruneBefore(ctx, path[boundary+1+at], opts)
+	}
 	if opts.KeepToolOutput > 0 {
 		prune(ctx.Messages, opts)
 	}

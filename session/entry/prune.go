@@ -1,6 +1,8 @@
 package entry
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +12,52 @@ import (
 
 // pruneFrom is the size in bytes from which it is worth to replace an output by a line.
 const pruneFrom = 400
+
+// PruneType is a custom entry that prunes every context below it: of the tool output before it, all but the newest is
+// replaced as by [ContextOptions].KeepToolOutput. Its data is a Prune. A compaction or a reset boundary behind it ends it, and
+// so does another one.
+const PruneType = "agentrun.prune"
+
+// Prune is the data of an entry of PruneType.
+type Prune struct {
+	// KeepToolOutput is how many bytes of the newest tool output before the entry stay whole; at least 1.
+	KeepToolOutput int64 `json:"keepToolOutput"`
+	// SessionID is cited where the reader of the context knows no other.
+	SessionID string `json:"sessionId,omitempty"`
+}
+
+// lastPrune is the place of the last entry of PruneType, -1 without one.
+func lastPrune(path []Entry) int {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i].typ == TypeCustom && mentions(path[i].raw, PruneType) {
+			if b, err := path[i].Body(); err == nil {
+				if c, ok := b.(Custom); ok && c.CustomType == PruneType {
+					return i
+				}
+			}
+		}
+	}
+	return -1
+}
+
+// pruneBefore prunes what stands before an entry of PruneType.
+func pruneBefore(ctx *Context, e Entry, opts ContextOptions) {
+	b, err := e.Body()
+	if err != nil {
+		return
+	}
+	var p Prune
+	if c, ok := b.(Custom); !ok || json.Unmarshal(c.Data, &p) != nil || p.KeepToolOutput < 1 {
+		return // not ours: the context has everything
+	}
+	// The way to the leaf goes through the file forwards.
+	n := len(ctx.Messages)
+	for n > 0 && ctx.Messages[n-1].entry.offset > e.offset {
+		n--
+	}
+	prune(ctx.Messages[:n], ContextOptions{KeepToolOutput: p.KeepToolOutput, SessionID: cmp.Or(opts.SessionID, p.SessionID)})
+	ctx.Prune = e.id
+}
 
 // prune replaces the text of all but the newest tool outputs by a line that says
 // where it is.
