@@ -16,6 +16,7 @@
 //	    "anthropic": {"url": "https://api.anthropic.com"},
 //	    "openai": {"url": "http://localhost:8080/v1", "api": "chat"}
 //	  },
+//	  "agent": {"compact": {"mode": "on", "threshold": 150000}},
 //	  "hooks": [{"on": "before-tool", "tool": "bash", "command": "./check"}]
 //	}
 //
@@ -55,7 +56,19 @@ type Config struct {
 	SSH       SSH
 	Redact    Redact
 	Models    Models
+	Agent     Agent
 	Hooks     Hooks
+}
+
+// Agent says how agents work.
+type Agent struct {
+	Compact Compact
+}
+
+// Compact says when the context of an agent is made shorter.
+type Compact struct {
+	Mode      Switch // off is never; "" is on
+	Threshold Count  // tokens; 0 is what suits the model
 }
 
 // Models says where the providers of models are.
@@ -172,6 +185,7 @@ func Parse(data []byte) (Config, []Unknown, error) {
 			"anthropic": members{"url": &c.Models.Anthropic.URL},
 			"openai":    members{"url": &c.Models.OpenAI.URL, "api": &c.Models.OpenAI.API},
 		},
+		"agent": members{"compact": members{"mode": &c.Agent.Compact.Mode, "threshold": &c.Agent.Compact.Threshold}},
 		"hooks": &c.Hooks,
 		"ssh":   members{"hosts": &c.SSH.Hosts, "program": &c.SSH.Program, "config": &c.SSH.Config},
 	}}

@@ -46,6 +46,10 @@ func TestSettingsAreReadOrRefusedWithASentence(t *testing.T) {
 		{"providers of models have a URL and an API", `{"models":{"anthropic":{"url":"https://a"},"openai":{"url":"http://b/v1","api":"chat"}}}`, config.Config{
 			Models: config.Models{Anthropic: config.Provider{URL: "https://a"}, OpenAI: config.Provider{URL: "http://b/v1", API: "chat"}},
 		}, ""},
+		{"compaction has a mode and a threshold", `{"agent":{"compact":{"mode":"off","threshold":5000}}}`, config.Config{
+			Agent: config.Agent{Compact: config.Compact{Mode: "off", Threshold: 5000}},
+		}, ""},
+		{"a threshold that is no number is refused", `{"agent":{"compact":{"threshold":"much"}}}`, config.Config{}, "agent.compact.threshold: give a number"},
 		{"a program without a name is refused", `{"ssh":{"program":""}}`, config.Config{}, "ssh.program: give a text"},
 		{"something behind the object is refused", `{} {}`, config.Config{}, "something behind"},
 		{"an object that is cut off is refused", `{"quota":{"home":{"log":1}`, config.Config{}, "no JSON"},
@@ -88,7 +92,7 @@ func TestAnUnknownMemberIsToldWithItsPlaceAndTheSettingItMayMean(t *testing.T) {
 		{"a letter too many", "{\"quotas\":{}}", `c.json:1: "quotas" is no setting and does nothing; did you mean quota?`},
 		{"another case", "{\"quota\":{\"home\":{\"Log\":1}}}", `c.json:1: "quota.home.Log" is no setting and does nothing; did you mean quota.home.log?`},
 		{"nothing is like it", "{\"quota\":{\"home\":{\"everything\":1}}}", `c.json:1: "quota.home.everything" is no setting and does nothing; there may be artifacts, blobs, log (agentrun help config)`},
-		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be hooks, models, quota, redact, retention, sandbox, ssh (agentrun help config)`},
+		{"in a place below what there is", "{\n\n\"theme\":\"dark\"}", `c.json:3: "theme" is no setting and does nothing; there may be agent, hooks, models, quota, redact, retention, sandbox, ssh (agentrun help config)`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, unknown, err := config.Parse([]byte(tt.text))

@@ -68,6 +68,10 @@ func (c Config) Settings() []Setting {
 	text("models.anthropic.url", c.Models.Anthropic.URL)
 	text("models.openai.url", c.Models.OpenAI.URL)
 	text("models.openai.api", c.Models.OpenAI.API)
+	word("agent.compact.mode", string(c.Agent.Compact.Mode))
+	if n := int64(c.Agent.Compact.Threshold); n > 0 {
+		all = append(all, Setting{"agent.compact.threshold", n, strconv.FormatInt(n, 10)})
+	}
 	if len(c.Hooks) > 0 {
 		all = append(all, Setting{"hooks", json.RawMessage(c.Hooks), "see agentrun hooks"})
 	}

@@ -1,8 +1,9 @@
 // Package compact makes the context of a session shorter, before it is too long for its model: it is what
 // agent.Options.Compact calls.
 //
-//	c := compact.New(compact.Options{Session: s, Model: m})
-//	agent.New(agent.Options{Session: s, Model: m, Compact: c.Compact, CompactAt: c.At(), Count: compact.Count})
+//	o := agent.Options{Session: s, Model: m}
+//	compact.Equip(&o, compact.Options{})
+//	a, err := agent.New(o)
 //
 // # What it does
 //
@@ -42,10 +43,19 @@ type Options struct {
 
 	// Threshold is from how many tokens on the context is made shorter; 0 is that of the model, see Threshold.
 	Threshold int64
+	// Before is called before the context of so many tokens is made shorter; nil is for nobody.
+	Before func(ctx context.Context, tokens int64)
 	// Wait is the time before a request that failed is made again, which doubles; 0 is a second.
 	Wait time.Duration
 	// Silence is how long a summary may yield nothing before it counts as failed; 0 is five minutes.
 	Silence time.Duration
+}
+
+// Equip has the context of an agent made shorter; the options name the agent, its session and its model.
+func Equip(o *agent.Options, with Options) {
+	with.Session, with.Model, with.Agent = o.Session, o.Model, o.ID
+	c := New(with)
+	o.Compact, o.CompactAt, o.Count = c.Compact, c.At(), Count
 }
 
 // Threshold is from how many tokens on the context of a model is made shorter: nine tenths of its window, less the room for
@@ -154,6 +164,7 @@ func (c *Compactor) prune(ctx context.Context, now *entry.Context, tokens, room 
 	if saved <= 0 || tokens-saved > room/4*3 {
 		return false, nil
 	}
+	c.before(ctx, tokens)
 	data, err := json.Marshal(entry.Prune{KeepToolOutput: keep, SessionID: c.Session.ID()})
 	if err != nil {
 		return false, err
@@ -162,6 +173,12 @@ func (c *Compactor) prune(ctx context.Context, now *entry.Context, tokens, room 
 		return false, fmt.Errorf("recording that old tool output is pruned: %w", err)
 	}
 	return true, nil
+}
+
+func (c *Compactor) before(ctx context.Context, tokens int64) {
+	if c.Before != nil {
+		c.Before(ctx, tokens)
+	}
 }
 
 // unseen is the length, at the most, of the tool output that the model has not answered yet, which it is to see once.
@@ -263,6 +280,7 @@ func (c *Compactor) replace(ctx context.Context, x *entry.Context, at int, token
 	if err != nil {
 		return false, err
 	}
+	c.before(ctx, tokens)
 	summary, requests, err := c.summarize(ctx, x.Messages[:at], played)
 	if err != nil {
 		if w := c.Model.Info().ContextWindow; !overflow && model.KindOf(err) != model.KindCancelled && w > 0 && tokens < w {

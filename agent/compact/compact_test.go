@@ -143,8 +143,8 @@ func TestAContextOverItsBudgetIsSummarized(t *testing.T) {
 	h := newHouse(t)
 	var events []string
 	m := play(head,
-		turn(0, 150, 2000), turn(1, 150, 4000),
-		`{"agent":"main","say":[{"text":"`+strings.Repeat("I think about this. ", 100)+`"},{"call":"say","args":{"what":"last"}},{"usage":{"input":6800,"output":10}}]}`,
+		turn(0, 300, 2000), turn(1, 300, 4000),
+		`{"agent":"main","say":[{"text":"`+strings.Repeat("I think about this. ", 100)+`"},{"call":"say","args":{"what":"last"}},{"usage":{"input":8800,"output":10}}]}`,
 		`{"agent":"main/compact","expect":{"messages":1,"system":"summaries","contains":["[person] do it","[call of say]","result 1"]},"say":[{"text":"It was begun."},{"usage":{"input":900,"output":7}}]}`,
 		`{"agent":"main","expect":{"contains":["It was begun.","- artifact://7\n- agent://0-Review"]},"say":[{"text":"Done."},{"usage":{"input":700,"output":10}}]}`,
 	)
@@ -161,7 +161,7 @@ func TestAContextOverItsBudgetIsSummarized(t *testing.T) {
 	if out.Status != agent.Completed || out.Text != "Done." {
 		t.Fatalf("%+v", out)
 	}
-	if want := int64(2010 + 4010 + 6810 + 907 + 710); out.Spent.Tokens != want || out.Spent.Requests != 5 {
+	if want := int64(2010 + 4010 + 8810 + 907 + 710); out.Spent.Tokens != want || out.Spent.Requests != 5 {
 		t.Errorf("spent %+v, want %d tokens of 5 requests", out.Spent, want)
 	}
 	found, _, usages := compactions(t, h.session)

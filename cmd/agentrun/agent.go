@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/compact"
+	"github.com/agentrun/agentrun/agent/hook"
 	"github.com/agentrun/agentrun/agent/instructions"
 	"github.com/agentrun/agentrun/agent/permission"
+	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
@@ -246,6 +250,10 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	if err != nil {
 		return nil, err
 	}
+	shortened, err := compaction(b, hooks)
+	if err != nil {
+		return nil, err
+	}
 	told, err := c.told(b)
 	if err != nil {
 		return nil, err
@@ -265,6 +273,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		Prepare: func(o *agent.Options) {
 			o.Hooks = hooksOfSubagents(hooks.Agent())
 			o.System = append(o.System, told.documents()...)
+			shortened(o)
 		},
 	})
 	if err != nil {
@@ -295,14 +304,34 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
-	a, err := agent.New(agent.Options{
+	o := agent.Options{
 		Session: b.session, Model: mdl, Spec: c.model, Tools: set, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
 		Hooks: hooks.Agent(), Artifacts: dir, Observe: func(e agent.Event) { view.observe(agent.MainID, e) },
-	})
+	}
+	shortened(&o)
+	a, err := agent.New(o)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
 	return &work{a, view, release}, nil
+}
+
+// compaction returns what has the context of an agent made shorter, as the settings say.
+func compaction(b *workbench, hooks *hook.Runner) (func(*agent.Options), error) {
+	settings, _, err := config.Load(nil, b.session.Home()) // whoever opened the home has told of mistakes
+	if err != nil {
+		return nil, err
+	}
+	set := settings.Agent.Compact
+	if set.Mode == "off" {
+		return func(*agent.Options) {}, nil
+	}
+	return func(o *agent.Options) {
+		id := cmp.Or(o.ID, agent.MainID)
+		compact.Equip(o, compact.Options{
+			Threshold: int64(set.Threshold), Before: func(ctx context.Context, tokens int64) { hooks.Compacting(ctx, id, tokens) },
+		})
+	}, nil
 }
 
 // mainPrompt is what the agent of a session is told of itself.

@@ -28,6 +28,7 @@ nothing is ever removed. All settings there are:
     "ssh": {"hosts": ["build-*", "*@test"], "program": "ssh", "config": "FILE"},
     "models": {"anthropic": {"url": "URL"},
       "openai": {"url": "URL", "api": "chat"}},
+    "agent": {"compact": {"mode": "on", "threshold": 150000}},
     "hooks": [{"on": "before-tool", "tool": "bash", "command": "./check"}]
   }
 
@@ -46,6 +47,11 @@ redact          what becomes of secrets in output and entries:
     .recipient  of age; without it an identity that is kept in the home
 ssh             how other hosts are reached; see agentrun ssh --help
 models          where providers are; see agentrun models --help
+agent.compact   when what a model is sent of a long session is made shorter: old
+                output of tools becomes its URL, then a summary takes the place
+                of the beginning. The log keeps everything.
+    .mode       on (without it too) or off
+    .threshold  from how many tokens on; without it what suits the model
 hooks           commands that an agent's run calls; see agentrun hooks --help
 
 A size is a number of bytes, or one with KB, MB, GB or TB in steps of 1024; an
