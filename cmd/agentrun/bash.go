@@ -24,9 +24,9 @@ files: wc -l artifact://3.
 
 With --shell NAME the script runs in a shell of the session that goes on: the
 next script with that NAME finds its working directory, variables, functions,
-aliases and options. It ends after 30 minutes without a script. A second script
-at the same time has a copy. With --background the script runs as a job (see
-jobs), with --shell NAME in a copy of that shell.
+aliases and options, but not what --env gave. It ends after 30 minutes without
+a script. A second script at the same time has a copy. With --background the
+script runs as a job (see jobs), with --shell NAME in a copy of that shell.
 
 With --background-after TIME a script that still runs after TIME becomes a job:
 bash prints what there is until then and the status is 0. Its result is recorded

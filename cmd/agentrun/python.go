@@ -31,11 +31,11 @@ agentrun read prints one. input() fails at once. The code can ask agentrun:
 agentrun.read(url), agentrun.bash(script), agentrun.artifact(name, data).
 
 With --kernel NAME the cell runs in a kernel of the session that goes on: the
-next cell with that NAME finds its variables, imports and working directory. It
-ends after 30 minutes without a cell. A second cell at the same time has a
-kernel of its own. A cell that is ended by --timeout or a signal gets
-KeyboardInterrupt first, and the kernel goes on. Without --kernel what the code
-leaves running is ended.
+next cell with that NAME finds its variables, imports and working directory, but
+not what --env gave. It ends after 30 minutes without a cell. A second cell at
+the same time has a kernel of its own. A cell that is ended by --timeout or a
+signal gets KeyboardInterrupt first, and the kernel goes on. Without --kernel
+what the code leaves running is ended.
 
 The run is recorded in a session as that of exec is. The exit status is 0, 1
 after an exception, that of sys.exit, 124 after --timeout, and else as that of

@@ -23,7 +23,7 @@ type Script struct {
 	Text string
 	Run  string   // the id of the run in the log; "" outside of one
 	Dir  string   // the directory to change to before; "" stays
-	Env  []string // variables to export before, KEY=VALUE
+	Env  []string // variables to export, KEY=VALUE; behind the script they are as they were
 
 	Stdin string // the path of what it reads; "" is empty
 

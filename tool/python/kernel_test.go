@@ -1,8 +1,13 @@
 package python
 
 import (
+	"bytes"
+	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/agentrun/agentrun/tool/bash"
 )
 
 func TestCellsAreThoseOfANotebook(t *testing.T) {
@@ -50,5 +55,17 @@ func TestCellsAreThoseOfANotebook(t *testing.T) {
 		if out != c.out || got.Code != c.exit || (c.result != "" && got.result() != c.result) || len(got.Notes) > 0 {
 			t.Errorf("%s: exit %d, result %s, notes %q, output\n%s\nwant %d, %s\n%s", c.name, got.Code, got.result(), got.Notes, got.out, c.exit, c.result, c.out)
 		}
+	}
+}
+
+func TestVariablesOfOneCellAreForThatAlone(t *testing.T) {
+	k := kernel(t, Options{Environ: append(os.Environ(), "OLD=as it was")})
+	const look = "import os; print(os.environ.get('OLD'), os.environ.get('TOKEN'))"
+	var out bytes.Buffer
+	if _, _, err := k.RunCell(t.Context(), &Cell{Script: bash.Script{Text: look + "; 1/0", Env: []string{"OLD=new", "TOKEN=secret"}, Stdout: &out, Timeout: 20 * time.Second}}); err != nil || !strings.HasPrefix(out.String(), "new secret\n") {
+		t.Fatalf("the cell has %q, %v", out.String(), err)
+	}
+	if got := cell(t, k, look); got.out != "as it was None\n" {
+		t.Errorf("the next cell has %q", got.out)
 	}
 }

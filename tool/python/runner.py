@@ -720,9 +720,12 @@ def serve():
         signal.signal(signal.SIGINT, on_interrupt)
         state.interrupted, state.deferred, state.displayed = False, False, 0
         before = used()
+        kept = {}  # variables as they were before the cell: its own may be secrets
         try:
             for k, v in request.get("env") or ():
-                os.environb[binascii.a2b_base64(k)] = binascii.a2b_base64(v)
+                k = binascii.a2b_base64(k)
+                kept.setdefault(k, os.environb.get(k))
+                os.environb[k] = binascii.a2b_base64(v)
             if request.get("cwd"):
                 os.chdir(binascii.a2b_base64(request["cwd"]))
         except OSError as e:
@@ -732,6 +735,11 @@ def serve():
             code, text = guarded(cell, request["code"])
         if state.child:
             os._exit(code)
+        for k, v in kept.items():
+            if v is None:
+                os.environb.pop(k, None)
+            else:
+                os.environb[k] = v
         after = used()
         if text is not None and len(text) > MAX_RESULT:
             text = text[:MAX_RESULT] + "… [%d characters; the output has all of them]" % len(text)

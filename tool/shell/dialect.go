@@ -68,6 +68,8 @@ __agentrun_cut() {
 __agentrun_end() {
 	__agentrun_in=
 	[[ $1 == exit && $BASHPID != $$ ]] && return # a child that was killed before it was another program
+	builtin eval "${__agentrun_back-}" 2>/dev/null || :
+	__agentrun_back=
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }
@@ -108,6 +110,8 @@ __agentrun_cut() {
 }
 __agentrun_end() {
 	__agentrun_in=
+	eval "${__agentrun_back-}" 2>/dev/null || :
+	__agentrun_back=
 	__agentrun_save >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }
@@ -165,6 +169,8 @@ __agentrun_cut() {
 }
 __agentrun_end() {
 	__agentrun_in=
+	builtin eval "${__agentrun_back-}" 2>/dev/null || :
+	__agentrun_back=
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }
@@ -216,6 +222,19 @@ func (d *dialect) atTerminal() string {
 		in = `<"$__agentrun_stdin"`
 	}
 	return strings.Replace(d.loop, in, "<&"+strconv.Itoa(d.out), 1)
+}
+
+// keeping notes how the variable k is, for the end of the script: a value that it is given for one script is not for the
+// next, since it may be a secret.
+func (d *dialect) keeping(k string) string {
+	if d == bashDialect {
+		return "; __agentrun_k=$(builtin declare -p " + k + " 2>/dev/null) || :" +
+			`; __agentrun_back+="builtin unset -v ` + k + `;"; [[ ! $__agentrun_k ]] || __agentrun_back+="builtin declare -g ${__agentrun_k#declare };"; builtin unset -v __agentrun_k`
+	}
+	was := "__agentrun_was_" + k
+	return "; " + was + `=${` + k + `-}; if [ -z "${` + k + `+set}" ]; then __agentrun_back="${__agentrun_back-}unset ` + k + ` ` + was + `; "; else ` +
+		`case "$(export -p)" in *"export ` + k + `="*) ` + was + `x="export ` + k + `" ;; *) ` + was + `x=: ;; esac; ` +
+		`__agentrun_back="${__agentrun_back-}unset ` + k + `; ` + k + `=\$` + was + `; $` + was + `x; unset ` + was + ` ` + was + `x; "; fi`
 }
 
 // text is what the loop reads of a call: what to do first, in silence, and the script.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -235,6 +236,9 @@ func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, er
 	return exit, ended, werr
 }
 
+// name is what a shell takes for the name of a variable.
+var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // announce gives the script to the loop.
 func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	var before strings.Builder
@@ -255,8 +259,13 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	if c.Dir != "" {
 		before.WriteString("; cd -- " + bash.Quote([]string{c.Dir}))
 	}
+	kept := map[string]bool{}
 	for _, kv := range c.Env {
 		k, v, _ := strings.Cut(kv, "=")
+		if !i.shell.opts.Once && !kept[k] && name.MatchString(k) {
+			kept[k] = true
+			before.WriteString(i.shell.dialect.keeping(k))
+		}
 		before.WriteString("; export " + bash.Quote([]string{k}) + "=" + bash.Quote([]string{v}))
 	}
 	stderr := i.shell.dialect.out
