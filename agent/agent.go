@@ -84,6 +84,12 @@ type Options struct {
 	// Inbox is asked before each request for messages from elsewhere, such as results of jobs: what it returns is
 	// appended, in one write. It hands each over once. nil has none.
 	Inbox func(ctx context.Context) ([]entry.Body, error)
+	// Pending reports whether there is something that goes on, or will when Await is asked, and whose outcome Inbox hands
+	// over. Resume asks it of a run that came to its end, which then goes on. nil is never.
+	Pending func(ctx context.Context) (bool, error)
+	// Await is asked when the model has answered without a call, before Next. It returns true when Inbox has something, for
+	// which it waits as long as something goes on. nil waits for nothing.
+	Await func(ctx context.Context) (bool, error)
 	// Compact is asked before a request of an estimate of CompactAt tokens or more, and may shorten the context through
 	// the session; after an overflow it is asked with overflow set. It reports whether it did. What it asks a model for counts
 	// when it is in the log as an entry.ModelUsage of CompactPurpose. A *model.Error, and ErrTooLong, end the run as failed.
@@ -164,13 +170,22 @@ func (a *Agent) Run(ctx context.Context, prompt entry.Content, with ...entry.Bod
 }
 
 // Resume goes on where the last run of the session stopped. A run that came to its end, and a session without one, is
-// left as it is: the Outcome is then that of the last run, and Resumed is false. What somebody has said since with Say makes
-// it go on.
+// left as it is: the Outcome is then that of the last run, and Resumed is false. What somebody has said since with Say, and
+// what is Pending, makes it go on.
 func (a *Agent) Resume(ctx context.Context) (Outcome, error) {
 	return a.drive(ctx, func(ctx context.Context, r *run) (bool, error) {
 		if r.past.finished() && len(r.past.queued) == 0 {
-			r.outcome = r.past.outcome()
-			return false, nil
+			pending := false
+			if r.Pending != nil && r.past.start != nil {
+				var err error
+				if pending, err = r.Pending(ctx); err != nil {
+					return false, err
+				}
+			}
+			if !pending {
+				r.outcome = r.past.outcome()
+				return false, nil
+			}
 		}
 		return true, r.begin(ctx, nil)
 	})

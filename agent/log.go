@@ -129,6 +129,29 @@ func LastStart(ctx context.Context, s *session.Session, id string) (*Start, erro
 	return p.start, err
 }
 
+// Standing is how an agent stands, by its log.
+type Standing struct {
+	Run    string // the last one, "" if there was none
+	Status Status // of that run; Unfinished without an end
+	Said   int    // how much was said to it that it has not taken up
+}
+
+// StandingOf tells how an agent stands in a session.
+func StandingOf(ctx context.Context, s *session.Session, id string) (Standing, error) {
+	p, err := readPast(ctx, s, id)
+	if err != nil {
+		return Standing{}, fmt.Errorf("reading how agent %s stands: %w", id, err)
+	}
+	standing := Standing{Status: Unfinished, Said: len(p.queued)}
+	if p.start != nil {
+		standing.Run = p.start.Run
+	}
+	if p.end != nil && p.end.Run == standing.Run {
+		standing.Status = p.end.Status
+	}
+	return standing, nil
+}
+
 // readPast reads the log from its end to the beginning of the last run, and further only for what was said before that
 // and not taken up.
 func readPast(ctx context.Context, s *session.Session, id string) (past, error) {

@@ -235,6 +235,11 @@ func (r *run) next(ctx context.Context, answer entry.AssistantMessage) (going bo
 	if len(r.queued) > 0 {
 		return true, nil
 	}
+	if r.Await != nil {
+		if more, err := r.Await(ctx); err != nil || more {
+			return more, err
+		}
+	}
 	say := ""
 	if r.Next != nil {
 		if say, err = r.Next(ctx, answer); err != nil {

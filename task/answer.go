@@ -56,6 +56,9 @@ func (r *report) empty() string {
 func (r *report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<task-result id=%q agent=%q status=%q", r.id.String(), r.typ, string(r.end.Status))
+	if r.end.Version > 1 {
+		fmt.Fprintf(&b, " version=\"%d\"", r.end.Version)
+	}
 	if r.took > 0 {
 		fmt.Fprintf(&b, " duration=%q", r.took.Round(time.Millisecond).String())
 	}

@@ -13,6 +13,7 @@ import (
 type family struct {
 	spawns []Spawn        // in their order
 	ends   map[string]End // the last of each
+	late   []End          // those that no call waits for, in their order
 	told   map[told]bool  // the reports that were handed to the agent
 }
 
@@ -48,6 +49,7 @@ func readFamily(ctx context.Context, s *session.Session) (family, error) {
 		}
 	}
 	slices.Reverse(f.spawns)
+	slices.Reverse(f.late)
 	return f, nil
 }
 
@@ -57,6 +59,9 @@ func (f *family) note(c entry.Custom) {
 	case EndType:
 		var end End
 		if json.Unmarshal(c.Data, &end) == nil {
+			if end.Late {
+				f.late = append(f.late, end)
+			}
 			if _, later := f.ends[end.ID]; !later {
 				f.ends[end.ID] = end
 			}

@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 	killAt   = "AGENTRUN_TEST_KILL_AT" // 0 is never
 	killHome = "AGENTRUN_TEST_KILL_HOME"
 	killTool = "AGENTRUN_TEST_KILL_TOOL" // the tool that is not idempotent; "" for none
+	killTree = "AGENTRUN_TEST_KILL_TREE" // lines of a script in the place of theTree's
 )
 
 // deadly kills this process behind its nth change of a file.
@@ -117,7 +119,7 @@ func live(ctx context.Context, home string, fsys durable.FS, notIdempotent bool)
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
-	if r.model, err = script.New("tree.jsonl", strings.NewReader(strings.Join(theTree, "\n"))); err != nil {
+	if r.model, err = script.New("tree.jsonl", strings.NewReader(cmp.Or(os.Getenv(killTree), strings.Join(theTree, "\n")))); err != nil {
 		return nil, agent.Outcome{}, err
 	}
 	r.dir = artifacts.Open(r.session.ArtifactsDir(), artifacts.Options{LoggedMax: r.session.MaxArtifactID, FS: fsys})
@@ -131,11 +133,15 @@ func live(ctx context.Context, home string, fsys durable.FS, notIdempotent bool)
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
-	set, err := toolset.New(append(tools(notIdempotent), tr.Tool(tr.Root(nil)))...)
+	root := tr.Root(nil)
+	defer root.Stop()
+	set, err := toolset.New(append(tools(notIdempotent), tr.Tool(root))...)
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
-	a, err := agent.New(agent.Options{Session: r.session, Model: r.model, Tools: set, Retries: fast, Artifacts: r.dir})
+	o := agent.Options{Session: r.session, Model: r.model, Tools: set, Retries: fast, Artifacts: r.dir}
+	root.Attach(&o)
+	a, err := agent.New(o)
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
@@ -240,5 +246,64 @@ func TestATreeWithCallsThatCannotBeRepeatedTellsOfEachOnce(t *testing.T) {
 		if interrupted > 1 {
 			t.Errorf("killed at change %d, %d calls are told to be interrupted, and one was at work", n, interrupted)
 		}
+	}
+}
+
+// lateTree is a root with a subagent in the background.
+const lateTree = `{"agent":"main","say":[{"call":"task","args":{"background":true,"tasks":[{"name":"A","task":"a"}]}}]}
+{"agent":"main","times":-1,"say":[{"text":"So be it."}]}
+{"agent":"0-A","say":[{"call":"echo","args":{"text":"a"}}]}
+{"agent":"0-A","say":[{"text":"A is done."}]}
+{"agent":"0-A","say":[{"text":"A is done again."}]}`
+
+func TestAReportFromTheBackgroundIsHandedOverOnceWhereverItsRunIsKilled(t *testing.T) {
+	t.Setenv(killTree, lateTree)
+	kills := 0
+	for n := 1; ; n++ {
+		home := filepath.Join(t.TempDir(), "home")
+		if lifeUpTo(t, home, n, false) {
+			break
+		}
+		kills++
+		r := again(t, home, false)
+		if got := r.reports(t); len(got) != 1 || !strings.Contains(got[0], "A is done.") {
+			t.Errorf("killed at change %d, handed over was %q", n, got)
+		}
+		if got := must(r.dir.LookupAgent(t.Context(), must(artifacts.ParseAgentID("0-A")), 0)); got.Version != 1 {
+			t.Errorf("killed at change %d, the report has %d versions", n, got.Version)
+		}
+		if out := r.resume(t); out.Resumed {
+			t.Errorf("killed at change %d, something was left to do: %+v", n, out)
+		}
+	}
+	t.Logf("killed at %d changes", kills)
+	if kills < 10 {
+		t.Errorf("only %d changes were made: is each counted?", kills)
+	}
+}
+
+func TestASubagentThatIsSpokenToReportsOnceMoreWhereverThatIsKilled(t *testing.T) {
+	t.Setenv(killTree, lateTree)
+	kills := 0
+	for n := 1; ; n++ {
+		home := filepath.Join(t.TempDir(), "home")
+		r := again(t, home, false)
+		r.say(t, "0-A", "once more")
+		r.session.Close()
+		if lifeUpTo(t, home, n, false) {
+			break
+		}
+		kills++
+		r = again(t, home, false)
+		if got := r.reports(t); len(got) != 2 || !strings.Contains(got[1], "A is done again.") {
+			t.Errorf("killed at change %d, handed over was %q", n, got)
+		}
+		if got := must(r.dir.LookupAgent(t.Context(), must(artifacts.ParseAgentID("0-A")), 0)); got.Version != 2 {
+			t.Errorf("killed at change %d, the report has %d versions", n, got.Version)
+		}
+	}
+	t.Logf("killed at %d changes", kills)
+	if kills < 5 {
+		t.Errorf("only %d changes were made: is each counted?", kills)
 	}
 }

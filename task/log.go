@@ -23,8 +23,10 @@ const (
 
 // Spawn is what a call starts.
 type Spawn struct {
-	Call   string    `json:"call"` // the tool call
-	Agents []Spawned `json:"agents"`
+	Call       string          `json:"call"` // the tool call
+	Agents     []Spawned       `json:"agents"`
+	Input      json.RawMessage `json:"input,omitempty"`      // of the call: what each was given
+	Background bool            `json:"background,omitempty"` // nobody waits for them
 }
 
 // Spawned is one subagent of a call.
@@ -60,6 +62,8 @@ type End struct {
 	Version int         `json:"version,omitempty"` // of its output
 	Ended   time.Time   `json:"ended"`
 	Spent   agent.Spent `json:"spent"`
+	Run     string      `json:"run,omitempty"`  // of the subagent, that ended so; "" when none began
+	Late    bool        `json:"late,omitempty"` // no call waits for it: a message of ReportType hands it over
 }
 
 // statusOf is what the end of a run is for a subagent.

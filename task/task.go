@@ -18,6 +18,11 @@
 //     own subagents lends its slot, so that depth cannot lock the tree.
 //   - What a subagent spends counts for each agent above it. Its permissions are those of its parent at most.
 //   - When the call is cancelled, so is everything below it.
+//   - A call with background: true returns the ids at once. What these subagents report is a message ([ReportType]) to the
+//     agent that started them, once each, also behind kill -9: the end is an entry, and so is the message, which names it. A
+//     run waits for them behind its last answer; one that is stopped leaves them interrupted, and they go on when it does.
+//   - What is said to a subagent after its end makes the run of its parent, before its next request or when it is resumed, run it again: its
+//     output gets a new version, and its parent a message. One that a crash cut off in that goes on likewise.
 //
 // A Tree is safe for concurrent use.
 package task
@@ -114,12 +119,30 @@ type Parent struct {
 
 	depth int
 	slot  *slot
+	kin   *kin
 }
 
 // Root is the parent that the run's own agent is.
 func (t *Tree) Root(budget *agent.Budget) Parent {
-	return Parent{Session: t.o.Root, Budget: budget, Model: t.o.Default, slot: &slot{}}
+	p := Parent{Session: t.o.Root, Budget: budget, Model: t.o.Default, slot: &slot{}}
+	return t.withKin(p)
 }
+
+// withKin gives a parent the record of its subagents.
+func (t *Tree) withKin(p Parent) Parent {
+	p.kin = newKin(t)
+	p.kin.parent = p
+	return p
+}
+
+// Attach lets an agent take up what its subagents report that no call of it waits for: background ones, and those that
+// somebody said something to after their end. Behind the run of the agent comes [Parent.Stop].
+func (p Parent) Attach(o *agent.Options) {
+	o.Inbox, o.Pending, o.Await = p.kin.inbox, p.kin.pending, p.kin.await
+}
+
+// Stop stops what is still at work in the background, and waits for its end. It goes on when the run is resumed.
+func (p Parent) Stop() { p.kin.stop() }
 
 // find returns a type that a parent may start.
 func (t *Tree) find(p *Parent, name string) (Type, error) {

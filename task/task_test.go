@@ -78,6 +78,19 @@ var fast = agent.Retries{Tries: 2, First: time.Nanosecond, Longest: time.Nanosec
 // agent is the root's agent.
 func (r *tree) agent(t testing.TB) *agent.Agent {
 	t.Helper()
+	a, _ := r.rooted(t)
+	return a
+}
+
+// play changes the script.
+func (r *tree) play(t testing.TB, lines ...string) {
+	t.Helper()
+	r.model = must(script.New("test.jsonl", strings.NewReader(strings.Join(lines, "\n"))))
+}
+
+// rooted is the root's agent, and the parent that it is.
+func (r *tree) rooted(t testing.TB) (*agent.Agent, task.Parent) {
+	t.Helper()
 	r.dir = artifacts.Open(r.session.ArtifactsDir(), artifacts.Options{LoggedMax: r.session.MaxArtifactID})
 	types, problems := task.Types()
 	if len(problems) > 0 {
@@ -94,10 +107,14 @@ func (r *tree) agent(t testing.TB) *agent.Agent {
 	}
 	tr := must(task.New(o))
 	budget := agent.NewBudget(nil, agent.Limits{})
-	return must(agent.New(agent.Options{
-		Session: r.session, Model: r.model, Tools: must(toolset.New(echo{}, tr.Tool(tr.Root(budget)))), Budget: budget, Retries: fast,
+	root := tr.Root(budget)
+	t.Cleanup(root.Stop)
+	ao := agent.Options{
+		Session: r.session, Model: r.model, Tools: must(toolset.New(echo{}, tr.Tool(root))), Budget: budget, Retries: fast,
 		Artifacts: r.dir,
-	}))
+	}
+	root.Attach(&ao)
+	return must(agent.New(ao)), root
 }
 
 // output is an output of a subagent.

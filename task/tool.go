@@ -50,6 +50,7 @@ func (taskTool) Schema() json.RawMessage {
   "type": "object",
   "properties": {
     "context": {"type": "string", "description": "What all of them need to know."},
+    "background": {"type": "boolean", "description": "Return at once; what each reports is handed to you when it is there."},
     "tasks": {
       "type": "array", "minItems": 1, "maxItems": 64,
       "items": {
@@ -86,8 +87,9 @@ func (taskTool) Idempotent() bool { return true }
 func (taskTool) ParallelSafe() bool { return true }
 
 type input struct {
-	Context string `json:"context"`
-	Tasks   []item `json:"tasks"`
+	Context    string `json:"context"`
+	Background bool   `json:"background"`
+	Tasks      []item `json:"tasks"`
 }
 
 type item struct {
@@ -112,6 +114,7 @@ type job struct {
 	model  model.Model
 	schema *jsonschema.Resolved
 	end    *End // of one that came to its end before a crash
+	late   bool // no call waits for it
 }
 
 // Call starts subagents, or goes on with those of the call, and waits for their ends.
@@ -124,8 +127,11 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 	if err != nil {
 		return tool.Refuse(err), nil
 	}
-	if err := t.reserve(ctx, jobs); err != nil {
+	if err := t.reserve(ctx, jobs, raw, in.Background); err != nil {
 		return tool.Result{}, err
+	}
+	if in.Background {
+		return t.startInBackground(ctx, jobs, in.Context)
 	}
 	t.parent.slot.lend()
 	defer t.parent.slot.reclaim()
@@ -209,7 +215,7 @@ func (j *job) limits(all agent.Limits) agent.Limits {
 }
 
 // reserve gives each job its id, in their order: those of a call that a crash cut off are found again.
-func (t taskTool) reserve(ctx context.Context, jobs []*job) error {
+func (t taskTool) reserve(ctx context.Context, jobs []*job, raw json.RawMessage, background bool) error {
 	call := tool.CallOf(ctx)
 	spawn, ends, err := spawned(ctx, t.parent.Session, call)
 	if err != nil {
@@ -226,7 +232,7 @@ func (t taskTool) reserve(ctx context.Context, jobs []*job) error {
 		}
 		return nil
 	}
-	spawn = &Spawn{Call: call}
+	spawn = &Spawn{Call: call, Input: raw, Background: background}
 	names := make([]string, len(jobs))
 	for i, j := range jobs {
 		names[i] = j.Name
@@ -240,5 +246,21 @@ func (t taskTool) reserve(ctx context.Context, jobs []*job) error {
 		j.id = ids[i]
 		spawn.Agents = append(spawn.Agents, Spawned{j.id.String(), j.typ.Name, j.Task, time.Now().UTC()})
 	}
-	return record(ctx, t.parent.Session, SpawnType, spawn)
+	if err := record(ctx, t.parent.Session, SpawnType, spawn); err != nil {
+		return err
+	}
+	return t.parent.kin.started(ctx, *spawn)
+}
+
+// startInBackground starts subagents that nobody waits for, but those that have ended or are at work already.
+func (t taskTool) startInBackground(ctx context.Context, jobs []*job, shared string) (tool.Result, error) {
+	var b strings.Builder
+	b.WriteString("Started in the background. What each reports is handed to you when it is there, and stays at its URL:")
+	for _, j := range jobs {
+		fmt.Fprintf(&b, "\n- %s (%s): agent://%[1]s", j.id, j.typ.Name)
+		if j.end == nil {
+			t.parent.kin.launch(ctx, j, shared)
+		}
+	}
+	return tool.Result{Text: b.String()}, nil
 }

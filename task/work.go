@@ -35,13 +35,16 @@ func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared 
 	}
 	s, err := at.wait(ctx)
 	if err != nil {
-		return t.keep(ctx, p, report{id: j.id, typ: j.typ.Name, end: End{Status: Cancelled, Reason: "it was cancelled before it started"}})
+		return t.keep(ctx, p, j, report{id: j.id, typ: j.typ.Name, end: End{Status: Cancelled, Reason: "it was cancelled before it started"}})
 	}
 	defer s.free()
 	r := t.work(ctx, p, j, s, shared)
 	r.took = time.Since(began)
-	return t.keep(ctx, p, r)
+	return t.keep(ctx, p, j, r)
 }
+
+// errStopped is told of a subagent in the background whose parent was stopped. It goes on with that.
+var errStopped = errors.New("its run was stopped")
 
 // work runs a subagent in its own session.
 func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared string) report {
@@ -57,7 +60,8 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	defer log.Close()
 	limits := j.limits(t.o.Limits)
 	budget := agent.NewBudget(p.Budget, limits)
-	self := Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, slot: s}
+	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, slot: s})
+	defer self.Stop()
 	tools, release, err := t.toolsOf(ctx, self, Subagent{j.id, j.typ, log})
 	if err != nil {
 		return crashed(err)
@@ -71,6 +75,7 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	if o.Thinking == "" {
 		o.Thinking = j.typ.Thinking
 	}
+	self.Attach(&o)
 	if j.schema != nil {
 		tools = append(tools, y)
 		o.Done, o.Next = y.done, y.remind
@@ -97,7 +102,10 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	if err != nil {
 		return crashed(err)
 	}
-	r.end.Status, r.end.Reason, r.end.Spent, r.text = statusOf(out.Status), out.Reason, out.Spent, out.Text
+	if out.Status == agent.Completed {
+		self.kin.wait(ctx) // it may have handed in its report before those in the background have
+	}
+	r.end.Status, r.end.Reason, r.end.Spent, r.end.Run, r.text = statusOf(out.Status), out.Reason, out.Spent, out.Run, out.Text
 	if j.schema != nil {
 		y.judge(ctx, log, &r)
 	}
@@ -125,16 +133,23 @@ func (t *Tree) open(ctx context.Context, p *Parent, j *job) (s *session.Session,
 }
 
 // keep writes the output of a subagent, once, and then its end.
-func (t *Tree) keep(ctx context.Context, p *Parent, r report) (report, error) {
+func (t *Tree) keep(ctx context.Context, p *Parent, j *job, r report) (report, error) {
+	if j.late && ctx.Err() != nil && r.end.Status == Cancelled {
+		return r, errStopped
+	}
 	ctx = context.WithoutCancel(ctx)
-	r.end.ID, r.end.Ended = r.id.String(), time.Now().UTC()
+	r.end.ID, r.end.Ended, r.end.Late = r.id.String(), time.Now().UTC(), j.late
+	before, err := p.kin.lastEnd(ctx, r.id)
+	if err != nil {
+		return r, err
+	}
 	// A crash may have come between the output and its end.
 	there, err := t.o.Artifacts.LookupAgent(ctx, r.id, 0)
 	switch {
-	case err == nil:
+	case err == nil && there.Version > before.Version:
 		r.end.Version = there.Version
 	case r.end.Status == Cancelled && r.text == "" && r.result == nil:
-		// There is nothing to keep, and it may yet go on.
+		r.end.Version = before.Version // there is nothing to keep, and it may yet go on
 	default:
 		text := r.text
 		if r.result != nil {
@@ -149,7 +164,11 @@ func (t *Tree) keep(ctx context.Context, p *Parent, r report) (report, error) {
 		}
 		r.end.Version = written.Version
 	}
-	return r, record(ctx, p.Session, EndType, r.end)
+	if err := record(ctx, p.Session, EndType, r.end); err != nil {
+		return r, err
+	}
+	p.kin.ended(r.end)
+	return r, nil
 }
 
 // kept is the report of a subagent that came to its end before.

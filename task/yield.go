@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -92,14 +93,18 @@ func given(messages []entry.Message) []handed {
 // done ends a run whose report was accepted, and one whose reports failed too often. What was handed in before somebody said
 // something more does not count.
 func (y *yield) done(messages []entry.Message) bool {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if _, ok := messages[i].(entry.UserMessage); ok {
-			messages = messages[i:]
-			break
+	all := given(sinceSaid(messages))
+	return len(all) >= yieldTries || len(all) > 0 && all[len(all)-1].Accepted
+}
+
+// sinceSaid are the messages behind the last that somebody said.
+func sinceSaid(messages []entry.Message) []entry.Message {
+	for i, m := range slices.Backward(messages) {
+		if _, ok := m.(entry.UserMessage); ok {
+			return messages[i:]
 		}
 	}
-	all := given(messages)
-	return len(all) >= yieldTries || len(all) > 0 && all[len(all)-1].Accepted
+	return messages
 }
 
 // remind asks for a report that is missing.
@@ -119,13 +124,20 @@ func (y *yield) judge(ctx context.Context, s *session.Session, r *report) {
 		r.end.Status, r.end.Reason = Crashed, err.Error()
 		return
 	}
+	if all := given(sinceSaid(messages)); len(all) > 0 && all[len(all)-1].Accepted {
+		r.result = all[len(all)-1].Data
+		return
+	}
+	// One that was accepted before belongs to another version.
 	all := given(messages)
-	if len(all) > 0 {
-		last := all[len(all)-1]
-		r.result = last.Data
-		if last.Accepted {
-			return
+	for i, h := range slices.Backward(all) {
+		if h.Accepted {
+			all = all[i+1:]
+			break
 		}
+	}
+	if len(all) > 0 {
+		r.result = all[len(all)-1].Data
 	}
 	if r.end.Status == Completed {
 		r.end.Status = BadAnswer

@@ -283,7 +283,12 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	if err != nil {
 		return nil, err
 	}
-	release := func() error { done(); return nil }
+	root := tree.Root(budget)
+	release := func() error {
+		root.Stop()
+		done()
+		return nil
+	}
 	system := entry.Prompt{mainPrompt}
 	if c.typ != "" {
 		system = nil
@@ -300,7 +305,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	if len(told.skills) > 0 {
 		tools = append(tools, instructions.SkillTool{Skills: told.skills})
 	}
-	set, err := toolset.New(append(tools, tree.Tool(tree.Root(budget)))...)
+	set, err := toolset.New(append(tools, tree.Tool(root))...)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
@@ -309,6 +314,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		Hooks: hooks.Agent(), Artifacts: dir, Observe: func(e agent.Event) { view.observe(agent.MainID, e) },
 	}
 	shortened(&o)
+	root.Attach(&o)
 	a, err := agent.New(o)
 	if err != nil {
 		return nil, errors.Join(err, release())
