@@ -17,7 +17,7 @@ var cl100k = sync.OnceValue(codec.NewCl100kBase)
 // countPiece is how long a text is counted at a time, in bytes: what the time of splitting it into words grows with.
 const countPiece = 16 << 10
 
-// Count counts the tokens of a text, as an estimate for whichever model. It takes some 100 ms for a megabyte, whatever the
+// Count counts the tokens of a text, as an estimate for whichever model. It takes some 200 ms for a megabyte, whatever the
 // text is, and is safe for concurrent use.
 func Count(text string) int64 {
 	var n int64

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/compact"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/model/script"
 	"github.com/agentrun/agentrun/session"
@@ -61,14 +62,16 @@ func (c *counted) Stream(ctx context.Context, req *model.Request) iter.Seq2[mode
 }
 
 // work runs so many turns with a call each, of which those before from do not count.
-func work(b *testing.B, from, turns int) {
+func work(b *testing.B, from, turns int, equip func(*agent.Options)) {
 	b.Helper()
 	m := must(session.OpenManager(filepath.Join(b.TempDir(), "home"), session.Options{Durability: session.Flush}))
 	s := must(m.Create(b.Context(), b.TempDir(), session.CreateOptions{}))
 	defer s.Close()
 	lines := `{"agent":"main","times":1000000,"say":[{"call":"noop","args":{}},{"usage":{"input":10,"output":1}}]}` + "\n" + `{"agent":"main","times":-1,"say":[{"text":"ok"}]}`
 	c := &counted{Model: must(script.New("bench.jsonl", strings.NewReader(lines))), from: from, turns: from + turns, start: b.ResetTimer}
-	a := must(agent.New(agent.Options{Session: s, Model: c, Tools: must(toolset.New(noop{}))}))
+	o := agent.Options{Session: s, Model: c, Tools: must(toolset.New(noop{}))}
+	equip(&o)
+	a := must(agent.New(o))
 	out, err := a.Run(b.Context(), entry.PlainText("go"))
 	if err != nil || out.Status != agent.Completed || out.Calls != from+turns {
 		b.Fatal(out, err)
@@ -77,7 +80,23 @@ func work(b *testing.B, from, turns int) {
 
 // BenchmarkCall is a turn with one call that does nothing: a request to a script, the answer and the result in the log, each
 // acknowledged. Limit: 100 us.
-func BenchmarkCall(b *testing.B) { work(b, 0, b.N) }
+func BenchmarkCall(b *testing.B) { work(b, 0, b.N, plain) }
+
+func plain(*agent.Options) {}
+
+// BenchmarkCallUnderBudget is the same with compaction, whose budget is not reached: asking for it is to cost nothing.
+func BenchmarkCallUnderBudget(b *testing.B) {
+	work(b, 0, b.N, func(o *agent.Options) { compact.Equip(o, compact.Options{}) })
+}
+
+// BenchmarkCount counts the tokens of a megabyte of text.
+func BenchmarkCount(b *testing.B) {
+	text := strings.Repeat("func (s *Session) Compact(ctx context.Context) error { return nil } // and so on\n", 13_000)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		compact.Count(text)
+	}
+}
 
 // BenchmarkTurn is the same behind so many turns: it must not grow with them.
 func BenchmarkTurn(b *testing.B) {
@@ -86,7 +105,7 @@ func BenchmarkTurn(b *testing.B) {
 			if testing.Short() && from > 1000 {
 				b.Skip("10,000 turns take seconds; run without -short")
 			}
-			work(b, from, b.N)
+			work(b, from, b.N, plain)
 		})
 	}
 }

@@ -15,6 +15,8 @@
 //	agent   whose model it is: "main", or the output id of a subagent, "0-Review". With * or ?
 //	        it is a pattern as of path.Match, for agents that have no line of their own;
 //	        of several patterns that match, the one that stands first counts.
+//	        "main/compact" writes the summaries of main's conversation (see agent/compact); its
+//	        turns are the summaries before.
 //	expect  what the request must be like; see below
 //	say     the steps of the answer, in their order; see below
 //	stop    "length" for an answer that ends at its limit. Otherwise the end is that of

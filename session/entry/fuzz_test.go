@@ -21,7 +21,7 @@ var fuzzSeeds = []string{
 	`message "message":{"role":"fileMention","files":[{"path":"p","image":{"type":"image","data":"x","mimeType":"y"}}]}`,
 	`message "message":{"content":[{"type":"toolCall","id":"x"}],"role":"\u0061ssistant","retryRecovery":0}`,
 	`message "message":` + strings.Repeat("[", 50) + strings.Repeat("]", 50),
-	`custom_message "content":[{"type":"text"},{"x":[`,
+	`custom_message "content":[{"type":"text"},{"x":[`, `custom "customType":"agentrun.prune","data":{"keepToolOutput":1,"sessionId":"s"}`,
 }
 
 // FuzzEntry reads any bytes in every way there is. Bytes that are no JSON may give
