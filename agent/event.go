@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool"
@@ -66,6 +67,12 @@ type (
 		Text  string
 	}
 
+	// ModeChanged says that the mode of the session is another one, whoever changed it.
+	ModeChanged struct{ Mode plan.Mode }
+
+	// TodoChanged is the list of what is to be done, when it was set.
+	TodoChanged struct{ Items []plan.Item }
+
 	// Warned is something that went wrong beside the run, such as a hook that failed: a sentence. The agent makes none
 	// itself; who has one for the front-ends of a run sends it where the others go.
 	Warned struct{ Text string }
@@ -84,6 +91,8 @@ func (Retrying) event()     {}
 func (CallStarted) event()  {}
 func (CallFinished) event() {}
 func (Heard) event()        {}
+func (ModeChanged) event()  {}
+func (TodoChanged) event()  {}
 func (Warned) event()       {}
 func (Compacted) event()    {}
 func (Ended) event()        {}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -264,6 +265,15 @@ func (r *run) next(ctx context.Context, answer entry.AssistantMessage) (going bo
 func (r *run) hear(entries []entry.Entry) {
 	for _, e := range entries {
 		r.countCompaction(e)
+		if items, ok := plan.TodoOf(e); ok {
+			r.observe(TodoChanged{items})
+		}
+		if e.Type() == entry.TypeModeChange {
+			body, err := e.Body()
+			if mode, ok := body.(entry.ModeChange); ok && err == nil {
+				r.observe(ModeChanged{plan.ModeOf(mode.Mode)})
+			}
+		}
 		custom, ok := customOf(e)
 		if !ok || custom.CustomType != SayType {
 			continue

@@ -19,6 +19,7 @@ import (
 	"github.com/agentrun/agentrun/agent/hook"
 	"github.com/agentrun/agentrun/agent/instructions"
 	"github.com/agentrun/agentrun/agent/permission"
+	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/sandbox"
@@ -42,6 +43,8 @@ type agentCommand struct {
 	*environment
 	model    string
 	typ      string // --agent
+	mode     string
+	board    *plan.Board
 	thinking string
 	cost     float64
 	time     timeout
@@ -99,6 +102,7 @@ of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
 	}
 	c.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&c.typ, "agent", "", "work as the agent `NAME`, see agentrun agents")
+	cmd.Flags().StringVar(&c.mode, "mode", "", "work in the mode `MODE`: agent, ask, plan (both change nothing) or debug")
 	return cmd
 }
 
@@ -167,6 +171,9 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	}
 	said, with, err := c.said(b, prompt)
 	if err != nil {
+		return err
+	}
+	if with, err = c.enterMode(ctx, b, with); err != nil {
 		return err
 	}
 	w, err := c.prepare(ctx, b, mdl)
@@ -271,7 +278,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		},
 		Observe: view.observe,
 		Prepare: func(o *agent.Options) {
-			o.Hooks = hooksOfSubagents(hooks.Agent())
+			o.Hooks, o.More = hooksOfSubagents(hooks.Agent()), c.board.Rules
 			o.System = append(o.System, told.documents()...)
 			shortened(o)
 		},
@@ -302,6 +309,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		}
 	}
 	system = append(system, told.system()...)
+	tools = append(tools, c.board.Tools()...)
 	if len(told.skills) > 0 {
 		tools = append(tools, instructions.SkillTool{Skills: told.skills})
 	}
@@ -311,7 +319,12 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	}
 	o := agent.Options{
 		Session: b.session, Model: mdl, Spec: c.model, Tools: set, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
-		Hooks: hooks.Agent(), Artifacts: dir, Observe: func(e agent.Event) { view.observe(agent.MainID, e) },
+		Hooks: hooks.Agent(), More: c.board.Rules, Artifacts: dir, Observe: func(e agent.Event) {
+			if mode, ok := e.(agent.ModeChanged); ok {
+				c.board.Entered(mode.Mode)
+			}
+			view.observe(agent.MainID, e)
+		},
 	}
 	shortened(&o)
 	root.Attach(&o)
@@ -378,7 +391,7 @@ const permissionsFile = "permissions.json"
 // permissions are the rules of a home, with defaults for what they do not say.
 func permissions(home string, confined bool) (*permission.Rules, error) {
 	ours := permission.Rules{Source: "agentrun", Default: permission.Ask, ByTool: map[string]permission.Action{}}
-	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "yield", "skill"} {
+	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "yield", "skill", "todo", "mode"} {
 		ours.ByTool[name] = permission.Allow
 	}
 	if confined {

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/agentrun/agentrun/agent/instructions"
+	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -74,4 +77,16 @@ func (c *agentCommand) said(b *workbench, prompt *string) (string, []entry.Body,
 		return text, nil, nil
 	}
 	return text, []entry.Body{*files}, nil
+}
+
+// enterMode reads the mode of the session, and puts the one that was asked for before what belongs to the prompt.
+func (c *agentCommand) enterMode(ctx context.Context, b *workbench, with []entry.Body) ([]entry.Body, error) {
+	mode, err := plan.ParseMode(cmp.Or(c.mode, string(plan.Agent)))
+	if err != nil {
+		return nil, usagef("--mode: %v", err)
+	}
+	if c.board, err = plan.Open(ctx, b.session); err != nil || c.mode == "" {
+		return with, err
+	}
+	return append(c.board.Enter(mode), with...), nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/model"
 )
 
@@ -27,7 +28,7 @@ func newAgentView(e *environment) *agentView { return &agentView{environment: e}
 type agentEvent struct {
 	Version    int             `json:"v"` // of this form: 1
 	Agent      string          `json:"agent"`
-	Event      string          `json:"event"` // begin, state, text, thinking, answer, retry, call, result, heard, warning, compacted, end
+	Event      string          `json:"event"` // begin, state, text, thinking, answer, retry, call, result, heard, mode, todo, warning, compacted, end
 	Session    string          `json:"session,omitempty"`
 	State      agent.State     `json:"state,omitempty"`
 	Text       string          `json:"text,omitempty"`
@@ -39,6 +40,8 @@ type agentEvent struct {
 	Artifact   string          `json:"artifact,omitempty"`
 	DurationMS int64           `json:"durationMs,omitempty"`
 	Error      string          `json:"error,omitempty"`
+	Mode       plan.Mode       `json:"mode,omitempty"`
+	Items      []plan.Item     `json:"items,omitempty"` // of todo
 	Outcome    *agent.Outcome  `json:"outcome,omitempty"`
 }
 
@@ -80,6 +83,9 @@ func (v *agentView) observe(id string, e agent.Event) {
 	case agent.Heard:
 		v.endLine()
 		v.remark("%s was told: %s", id, e.Text)
+	case agent.ModeChanged:
+		v.endLine()
+		v.remark("%s: the mode is %s", id, e.Mode)
 	case agent.Warned:
 		v.endLine()
 		v.remark("%s", e.Text)
@@ -148,6 +154,10 @@ func describeEvent(e agent.Event) (agentEvent, bool) {
 		}, true
 	case agent.Heard:
 		return agentEvent{Event: "heard", Entry: e.Entry, Text: e.Text}, true
+	case agent.ModeChanged:
+		return agentEvent{Event: "mode", Mode: e.Mode}, true
+	case agent.TodoChanged:
+		return agentEvent{Event: "todo", Items: e.Items}, true
 	case agent.Warned:
 		return agentEvent{Event: "warning", Text: e.Text}, true
 	case agent.Compacted:

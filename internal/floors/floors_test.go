@@ -91,6 +91,7 @@ var floorOf = map[string]int{
 	"agent/permission":    4,
 	"agent/hook":          4,
 	"agent/instructions":  4,
+	"agent/plan":          4,
 	"task":                5,
 
 	"cmd/agentrun/internal/anew":   7,
@@ -160,6 +161,8 @@ var along = map[arrow]string{
 	{"agent/compact", "model"}:                               "asks a model for summaries",
 	{"agent", "agent/permission"}:                            "asks whether a call may be made",
 	{"agent/hook", "agent"}:                                  "is what an agent calls",
+	{"agent", "agent/plan"}:                                  "tells of modes and lists in the log",
+	{"agent/plan", "agent/permission"}:                       "a mode has rules",
 	{"agent", "model"}:                                       "asks a model",
 	{"model/anthropic", "model"}:                             "implements Model",
 	{"model/anthropic", "model/internal/wire"}:               "HTTP and what its errors mean",
