@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/artifacts"
@@ -98,4 +99,35 @@ func BenchmarkManySubagents(b *testing.B) {
 		b.StartTimer()
 	}
 	b.ReportMetric(peak(b)/1e6, "peak-MB")
+}
+
+// BenchmarkResumeTree resumes a run that was stopped with 100 subagents in the background, each behind three calls, and
+// works until each has said its last word. Limit of the resuming alone: 300 ms.
+func BenchmarkResumeTree(b *testing.B) {
+	const agents = 100
+	start := strings.ReplaceAll(calls(agents), `"tasks"`, `"background":true,"tasks"`)
+	const three = `{"agent":"*","times":3,"say":[{"call":"noop","args":{}}]}` + "\n"
+	for b.Loop() {
+		b.StopTimer()
+		m := must(session.OpenManager(filepath.Join(b.TempDir(), "home"), session.Options{Durability: session.Flush}))
+		s := must(m.Create(b.Context(), b.TempDir(), session.CreateOptions{}))
+		ctx, cancel := context.WithTimeout(b.Context(), 3*time.Second) // by then all of them hang
+		a, _, stop := tree(b, m, s, agents, start+three+`{"agent":"*","times":-1,"say":[{"hang":true}]}`)
+		out, err := a.Run(ctx, entry.PlainText("go"))
+		cancel()
+		stop()
+		if err != nil || out.Status != agent.Cancelled {
+			b.Fatal(out, err)
+		}
+		a, dir, stop := tree(b, m, s, agents, start+three+`{"agent":"*","times":-1,"say":[{"text":"done"}]}`)
+		b.StartTimer()
+		out, err = a.Resume(b.Context())
+		b.StopTimer()
+		stop()
+		if ids := must(dir.AgentIDs(b.Context())); err != nil || out.Status != agent.Completed || len(ids) != agents {
+			b.Fatal(len(ids), out, err)
+		}
+		s.Close()
+		b.StartTimer()
+	}
 }
