@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/sandbox"
+	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
@@ -28,6 +30,8 @@ type Client struct {
 	// Argv starts a supervisor: this program, argument 0 included, with the arguments with which it calls Serve. File
 	// 3 is a pipe, to which it writes "ready" or why it is not.
 	Argv []string
+	// Entries are those of the session, in which runs of a shell that has ended are looked for; nil looks for none.
+	Entries func(ctx context.Context) iter.Seq2[entry.Entry, error]
 	// Redact is what to replace in what the supervisor records; nil is nothing.
 	Redact *Redaction
 }
@@ -296,7 +300,29 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 	}
 	exit, err = follow(ctx, got, c, "the shell "+s.Name, nil)
 	exit.Began = began
+	if exit.Fresh {
+		s.Client.tellFresh(ctx, &exit, "shell", s.Name, c.Run)
+	}
 	return exit, err
+}
+
+// ShellName is what the log calls the shell. It is asked by [bash.Run].
+func (s *Shell) ShellName() string { return s.Name }
+
+// tellFresh says that a shell, or a kernel, is not the one that earlier scripts of its name ran in.
+func (c *Client) tellFresh(ctx context.Context, exit *bash.Exit, kind, name, run string) {
+	if c.Entries == nil {
+		return
+	}
+	for e, err := range c.Entries(ctx) {
+		if err != nil {
+			return
+		}
+		if s, ok := bash.StartOf(e); ok && s.Run != run && s.Shell == name && (s.Language != "") == (kind == "kernel") {
+			exit.Notes = append(exit.Notes, fmt.Sprintf("The %s %s of earlier runs has ended: this one ran in a new %[1]s, without what they left there", kind, name))
+			return
+		}
+	}
 }
 
 // follow passes on output until the end of what runs in something, and has it ended when it has to be. Frames of other

@@ -83,8 +83,14 @@ func (k *Kernel) RunCell(ctx context.Context, c *python.Cell) (exit bash.Exit, o
 	cancel()
 	asks.Wait()
 	exit.Began = began
+	if exit.Fresh {
+		k.Client.tellFresh(ctx, &exit, "kernel", k.Name, c.Run)
+	}
 	return exit, outcome, err
 }
+
+// ShellName is what the log calls the kernel. It is asked by [bash.Run].
+func (k *Kernel) ShellName() string { return k.Name }
 
 // cell runs a cell in a named kernel, for a client that waits.
 func (s *server) cell(c *conn, q *request) error {
@@ -99,6 +105,7 @@ func (s *server) cell(c *conn, q *request) error {
 	host := &remoteHost{c: c, waiting: map[int]chan asked{}}
 	return s.attend(c, q, host.reply, func(ctx context.Context, script *bash.Script) (bash.Exit, error) {
 		exit, outcome, err := n.kernel.RunCell(ctx, &python.Cell{Script: *script, Host: host.ask})
+		exit.Fresh = q.fresh
 		if n.note != "" {
 			exit.Notes = append(exit.Notes, n.note)
 		}

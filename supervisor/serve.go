@@ -278,6 +278,7 @@ func (s *server) hold(q *request) (n *named, release func(), err error) {
 		if twins > 0 {
 			n.note = fmt.Sprintf("There is a %s %s with another sandbox; this one is of its own, and goes on beside it", kind, name)
 		}
+		q.fresh = twins == 0
 		n.idle = time.AfterFunc(s.opts.ShellIdle, func() { s.retire(key) })
 		s.shells[key] = n
 	}
@@ -371,7 +372,11 @@ func (s *server) run(c *conn, q *request) error {
 		return err
 	}
 	defer release()
-	return s.attend(c, q, nil, n.RunScript)
+	return s.attend(c, q, nil, func(ctx context.Context, script *bash.Script) (bash.Exit, error) {
+		exit, err := n.RunScript(ctx, script)
+		exit.Fresh = q.fresh
+		return exit, err
+	})
 }
 
 // attend runs what a client waits for, listens to it meanwhile, and tells it the end. Frames of other kinds go to more, which may be nil.

@@ -22,7 +22,7 @@ func (e *environment) supervisorOf(s *session.Session) *supervisor.Client {
 	if e.durability.value == session.Flush {
 		argv = append(argv, "--durability", "flush")
 	}
-	return &supervisor.Client{Home: s.Home(), Session: s.ID(), Argv: argv, Redact: e.replacing}
+	return &supervisor.Client{Home: s.Home(), Session: s.ID(), Argv: argv, Entries: s.Entries, Redact: e.replacing}
 }
 
 // choose gives o the shell that the flags ask for. The function that it returns ends one of this process.

@@ -84,7 +84,8 @@ type Options struct {
 	Kill <-chan struct{}
 
 	// Shell runs Script in place of a bash of its own; nil is that. Dir and Env are then what the script begins
-	// with, and stay; Stdin is not used. One that has a method Directory() string is asked for where it is.
+	// with, and stay; Stdin is not used. One that has a method Directory() string is asked for where it is,
+	// one that has ShellName() string for its name in the log.
 	Shell Runner
 
 	// Tree says that this process is a subreaper (see process.Subreap) and has no other children than the command: one
@@ -338,6 +339,9 @@ func (r *run) start(p *Process, where location) Start {
 	}
 	if r.Language != nil {
 		s.Language = r.Language.Name
+	}
+	if named, ok := r.Shell.(interface{ ShellName() string }); ok {
+		s.Shell = named.ShellName()
 	}
 	if r.Terminal != nil {
 		size := r.Terminal.Size.WithDefaults()

@@ -62,6 +62,9 @@ type Exit struct {
 	// [Runner] that goes on looks from time to time, and so may miss it.
 	PeakMemory int64
 
+	// Fresh: what a [Runner] ran it in was made for it, and goes on.
+	Fresh bool
+
 	// Notes are sentences of a Runner about the shell, without a full stop.
 	Notes []string
 }

@@ -45,6 +45,7 @@ type Start struct {
 	// start, or stands alone where the start is not recorded (Options.Unrecorded).
 	Moved   bool   `json:"moved,omitempty"`
 	Session string `json:"session,omitempty"` // of a job: the id of the one that it belongs to, which a fork is not
+	Shell   string `json:"shell,omitempty"`   // the name of the shell, or of the kernel of a Language, that ran it and goes on
 	Remote  string `json:"remote,omitempty"`  // the host that a script of ssh ran on; Cwd is then that of agentrun
 	Owner
 }

@@ -81,6 +81,14 @@ type run struct {
 	res Result
 }
 
+// ShellName is the name of the kernel, for the log.
+func (r *run) ShellName() string {
+	if named, ok := r.Kernel.(interface{ ShellName() string }); ok {
+		return named.ShellName()
+	}
+	return ""
+}
+
 // Directory is where the kernel is.
 func (r *run) Directory() string {
 	if at, ok := r.Kernel.(interface{ Directory() string }); ok {

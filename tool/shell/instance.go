@@ -175,16 +175,33 @@ func (i *instance) gone() bool {
 	}
 }
 
-// hasDirectory checks where a script is to run.
-func (i *instance) hasDirectory(dir string) error {
-	if dir != "" {
-		return bash.CheckDirectory(dir)
+// place checks where a script is to run. One that goes on in a directory that is gone begins where the shell began, and
+// the note says so.
+func (i *instance) place(c *bash.Script) (placed *bash.Script, note string, err error) {
+	if c.Dir != "" {
+		return c, "", bash.CheckDirectory(c.Dir)
 	}
-	const deleted = " (deleted)"
-	if at, err := os.Readlink("/proc/" + strconv.Itoa(i.shim.PID()) + "/cwd"); err == nil && strings.HasSuffix(at, deleted) {
-		return bash.CheckDirectory(strings.TrimSuffix(at, deleted))
+	at, err := os.Readlink("/proc/" + strconv.Itoa(i.shim.PID()) + "/cwd")
+	if err != nil || !vanished(at) {
+		return c, "", nil
 	}
-	return nil
+	if err := bash.CheckDirectory(i.shell.opts.Dir); err != nil {
+		return c, "", err
+	}
+	moved := *c
+	moved.Dir = i.shell.opts.Dir
+	return &moved, fmt.Sprintf("The shell's directory %s is gone: this script began in %s", strings.TrimSuffix(at, deleted), moved.Dir), nil
+}
+
+// deleted is what /proc puts behind the path of a directory that has none any more.
+const deleted = " (deleted)"
+
+func vanished(at string) bool {
+	if !strings.HasSuffix(at, deleted) {
+		return false
+	}
+	_, err := os.Stat(at) // a name may end like that
+	return err != nil
 }
 
 // run runs one script and reports whether the shell ended with it.

@@ -191,6 +191,9 @@ func (s *Shell) Directory() string {
 	if err != nil {
 		return ""
 	}
+	if vanished(dir) {
+		return s.opts.Dir
+	}
 	return dir
 }
 
@@ -243,8 +246,12 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		s.live, s.stale = live, false
 		s.pid.Store(int64(live.shim.PID()))
 	}
-	if err := s.live.hasDirectory(c.Dir); err != nil {
+	c, note, err := s.live.place(c)
+	if err != nil {
 		return bash.Exit{Code: bash.CodeFailure}, err
+	}
+	if note != "" {
+		notes = append(notes, note)
 	}
 	if s.exchange.box != nil && c.Stdin != "" {
 		within := *c
@@ -294,7 +301,7 @@ func (s *Shell) atTerminal(ctx context.Context, c *bash.Script) (bash.Exit, erro
 		return exit, err
 	}
 	defer live.close()
-	if err := live.hasDirectory(c.Dir); err != nil {
+	if c, _, err = live.place(c); err != nil {
 		return bash.Exit{Code: bash.CodeFailure}, err
 	}
 	exit, _, err = live.run(ctx, c)
