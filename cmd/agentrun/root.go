@@ -13,16 +13,17 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
 
   agentrun exec -- seq 1 300000           run a program, without a shell
   agentrun bash|python|ssh HOST 'make'    run a script, Python code; on a host
+  agentrun jobs start -- npm run dev      run it in the background; see to it
+  agentrun run TEXT | resume | tasks      run an agent with a model; its tasks
   agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
   agentrun artifacts | follow             what was kept; what others do now
-  agentrun sessions                       list the sessions of this directory
-  agentrun sessions show|tree|resume [ID] look at one; what a model is sent
+  agentrun sessions [show|tree|resume ID] list them; look at one
   agentrun grep|find|edit|write|tools|call find and change files; for a model
   agentrun sessions new|fork|branch|label|rename|move|rm|restore|compress|du
   agentrun search WORD... | doctor | gc   find words; find damage; free space
   agentrun export -o FILE | import FILE   take a session along, or make a page
   agentrun checkpoint PATH... | rewind ID keep files, and give them back
-  agentrun config | version | man DIR | completion bash|zsh|fish
+  agentrun models | config | version | man DIR | completion bash|zsh|fish
 
 Flags of every command, anywhere before "--":
   --home DIR         where everything is kept (AGENTRUN_HOME)
@@ -31,8 +32,7 @@ Flags of every command, anywhere before "--":
   --new, --json, --quiet   start a new session; for programs; the output alone
   --durability HOW   sync (survives power loss) or flush (AGENTRUN_DURABILITY)
 
-exec, bash, python and ssh exit with its status, 124 after --timeout.
-More: agentrun COMMAND --help
+exec, bash, python and ssh exit with its status. More: agentrun COMMAND --help
 `
 
 func newRootCommand(env *environment) *cobra.Command {
