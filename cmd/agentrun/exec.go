@@ -18,6 +18,7 @@ func newExecCommand(env *environment) *cobra.Command {
 		Long: `exec runs a program without a shell. What it prints is shown within bounds
 (51,200 bytes, 3,000 lines), the beginning and the end of it; when it does not
 fit, a notice tells what is missing and where all of it, to the byte, was kept.
+Without --timeout the program may run for as long as it likes.
 
 ` + fmt.Sprintf(ptyHelp, "; --stdin types standard input") + "\n\n" + runHelp,
 		Example: `  agentrun exec -- seq 1 300000

@@ -38,7 +38,8 @@ one kills it at once; either way its output is shown and the run recorded.
 The exit status is that of the command, 128+n when signal n ended it, 124 after
 --timeout (SIGINT, 2 s later SIGTERM, 2 s later SIGKILL), 126 or 127 when it
 can not be executed or is not found, 125 when agentrun itself failed, and 128+n
-when agentrun got signal n and ended the command.
+when agentrun got signal n and ended the command. --max-output ends it with the
+signals of --timeout, and the status is what they made of it: mostly 130.
 
 ` + sandboxHelp
 

@@ -317,6 +317,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 	r.feedback.end()
 	replaced := redacted()
 	res.Summary, _ = sink.Close() // its error is what ArtifactState tells
+	res.most, res.wrote = r.MaxOutput, res.Summary.TotalBytes
 	res.tellRedacted(replaced)
 	res.LiveErr = out.err
 	r.conclude(&res)

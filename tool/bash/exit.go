@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/sandbox"
 )
 
@@ -38,6 +39,7 @@ type Exit struct {
 
 	// OutputLimit: the command wrote more than Options.MaxOutput, and was ended.
 	OutputLimit bool
+	most, wrote int64 // that limit, and what came; 0 where nobody knows
 
 	// Limits are those of the sandbox that the command ran into; it may have gone on.
 	Limits []sandbox.Reached
@@ -116,7 +118,11 @@ func (e *Exit) Remarks(timeout time.Duration) []string {
 		r = append(r, "[Command stopped: it read its own output, the artifact, which grew by what it read; leave the directories of sessions out of what it reads]")
 	}
 	if e.OutputLimit {
-		r = append(r, "[Command stopped: it wrote more than its limit]")
+		text := "Command stopped: it wrote more than its limit"
+		if e.most > 0 {
+			text += fmt.Sprintf(" of %s; %s came until it had ended", outputsink.FormatBytes(e.most), outputsink.FormatBytes(e.wrote))
+		}
+		r = append(r, "["+text+"]")
 	}
 	for _, reached := range e.Limits {
 		r = append(r, "["+reached.Text+"]")
