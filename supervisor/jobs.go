@@ -34,6 +34,8 @@ type Job struct {
 	Ended    *time.Time `json:"ended"` // null while it runs, and when nobody knows
 	Artifact string     `json:"artifact"`
 	Command  string     `json:"command"`
+	Signal   string     `json:"signal,omitempty"`  // that ended it, as SIGKILL
+	EndedBy  string     `json:"endedBy,omitempty"` // "timeout", "kill", "limit" of a sandbox, or "supervisor": gone, and the job with it
 
 	Number int64  `json:"-"`
 	Run    string `json:"-"`
@@ -155,6 +157,19 @@ func (j *Job) end(e entry.Entry) {
 	}
 	j.delivered = j.delivered || m.Details.Delivered
 	j.State, j.ExitCode = Exited, m.ExitCode
+	if m.Details.Signal != nil {
+		j.Signal = *m.Details.Signal
+	}
+	switch {
+	case m.Details.Interrupted == string(Killed):
+		j.EndedBy = "supervisor"
+	case m.Details.TimedOut:
+		j.EndedBy = "timeout"
+	case m.Cancelled:
+		j.EndedBy = "kill"
+	case m.Details.Signal != nil && m.Details.Limits != "":
+		j.EndedBy = "limit"
+	}
 	if m.Cancelled || m.Details.TimedOut || m.Details.Signal != nil {
 		j.State = Killed
 	}

@@ -30,7 +30,9 @@ Its state is running, exited, killed (by a signal, a timeout, jobs kill, or with
 the process that owned it) or lost (the machine was started anew meanwhile).
 
 With --json start prints an object: id, url, artifact; the others one object a
-line: id, url, state, exitCode, started, ended, artifact, command.`,
+line: id, url, state, exitCode, started, ended, artifact, command, and of one
+that did not end by itself signal, or endedBy: timeout, kill, limit (of a
+sandbox) or supervisor (the process that owned it was killed).`,
 		Example: `  agentrun jobs start -- npm run dev
   agentrun jobs tail --follow 0
   agentrun jobs kill 0`,
@@ -95,11 +97,13 @@ func newJobsListCommand(env *environment) *cobra.Command {
 
 func newJobsWaitCommand(env *environment) *cobra.Command {
 	var most timeout
+	var status bool
 	cmd := &cobra.Command{
 		Use:   "wait ID",
 		Short: "Wait until a job has ended, and say how",
 		Long: `wait returns when the job has ended. With --timeout it returns after that time
-with what there is to say then.`,
+with what there is to say then. The exit status is 0 in any case; with --status
+it is that of the job, 124 when it still runs, 125 when nobody knows it.`,
 		Args: positional(1, 1, "the id of a job"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
@@ -111,10 +115,14 @@ with what there is to say then.`,
 				if err := env.supervisorOf(s).Wait(ctx, j.Number); err != nil && ctx.Err() == nil {
 					return aboutJob(j, err)
 				}
-				return env.printJobAgain(cmd.Context(), s, j.Number)
+				if err := env.printJobAgain(cmd.Context(), s, j.Number); err != nil || !status {
+					return err
+				}
+				return env.statusOfJob(cmd.Context(), s, j.Number)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&status, "status", false, "exit with the status of the job")
 	cmd.Flags().Var(&most, "timeout", "wait for `TIME` at most")
 	return cmd
 }
@@ -303,18 +311,39 @@ func (e *environment) printJobStarted(j supervisor.Job) error {
 	return err
 }
 
-// printJobAgain prints a job as it is by now.
-func (e *environment) printJobAgain(ctx context.Context, s *session.Session, n int64) error {
+// jobAgain is a job as it is by now.
+func (e *environment) jobAgain(ctx context.Context, s *session.Session, n int64) (supervisor.Job, error) {
 	m, err := e.manager()
 	if err != nil {
-		return err
+		return supervisor.Job{}, err
 	}
 	now, err := m.View(ctx, s.Path()) // the log as it is by now
 	if err != nil {
-		return err
+		return supervisor.Job{}, err
 	}
 	defer now.Close()
-	j, err := supervisor.Find(now.ID(), now.Entries(ctx), n)
+	return supervisor.Find(now.ID(), now.Entries(ctx), n)
+}
+
+// statusOfJob is the exit status of a job as that of this process; nil is 0.
+func (e *environment) statusOfJob(ctx context.Context, s *session.Session, n int64) error {
+	j, err := e.jobAgain(ctx, s, n)
+	switch {
+	case err != nil:
+		return err
+	case j.State == supervisor.Running:
+		return &commandError{status: bash.CodeTimeout}
+	case j.ExitCode == nil:
+		return &commandError{status: bash.CodeFailure}
+	case *j.ExitCode != 0:
+		return &commandError{status: *j.ExitCode}
+	}
+	return nil
+}
+
+// printJobAgain prints a job as it is by now.
+func (e *environment) printJobAgain(ctx context.Context, s *session.Session, n int64) error {
+	j, err := e.jobAgain(ctx, s, n)
 	if err != nil {
 		return err
 	}
