@@ -111,6 +111,8 @@ type Rules struct {
 	Source  string // where they are from, for messages: the name of a file
 	Rules   []Rule
 	Default Action
+	// Defaulted says that Default was not given, and is Deny because nothing else was.
+	Defaulted bool
 	// ByTool are defaults of single tools, such as those that only read.
 	ByTool map[string]Action
 }
@@ -148,7 +150,7 @@ func Parse(source string, data []byte) (Rules, error) {
 		}
 	}
 	r.Rules, r.ByTool = file.Rules, file.ByTool
-	if file.Default != nil {
+	if r.Defaulted = file.Default == nil; !r.Defaulted {
 		r.Default = *file.Default
 	}
 	return r, nil

@@ -118,6 +118,14 @@ func TestRulesThatCannotBeReadAreRefused(t *testing.T) {
 	}
 }
 
+func TestADefaultThatIsGivenIsToldFromNone(t *testing.T) {
+	for text, want := range map[string]bool{`{}`: true, `{"default":"deny"}`: false, `{"default":"allow"}`: false} {
+		if r := rules(t, text); r.Defaulted != want {
+			t.Errorf("%s: %v, want %v", text, r.Defaulted, want)
+		}
+	}
+}
+
 func FuzzDecide(f *testing.F) {
 	f.Add("bash", `{"command":"cd a && git push"}`, "git *")
 	f.Add("grep", `{"paths":["a",["b",{}]]}`, "*?\\*")

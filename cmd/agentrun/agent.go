@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -409,14 +410,12 @@ func permissions(home string, confined bool) (*permission.Rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rules.ByTool == nil {
-		rules.ByTool = map[string]permission.Action{}
+	if !rules.Defaulted {
+		return &rules, nil
 	}
-	for name, action := range ours.ByTool {
-		if _, said := rules.ByTool[name]; !said && rules.Default == permission.Deny {
-			rules.ByTool[name] = action
-		}
-	}
+	rules.Default = ours.Default
+	maps.Copy(ours.ByTool, rules.ByTool)
+	rules.ByTool = ours.ByTool
 	return &rules, nil
 }
 
