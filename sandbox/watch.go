@@ -170,6 +170,8 @@ func (b *Box) Settle(status syscall.WaitStatus) []Reached {
 	}
 	if b.reached[LimitDisk] {
 		add(LimitDisk, "Limit reached: disk, %d bytes written; everything was killed", l.Disk)
+	} else if b.disk != nil && b.disk.over() {
+		add(LimitDisk, "Limit reached: disk, %d bytes; the command had written more when it ended", l.Disk)
 	}
 	clear(b.reached)
 	if b.disk != nil {
@@ -229,19 +231,29 @@ func (w *diskWatch) full(members func() []int) bool {
 	if time.Now().Before(w.next) {
 		return false
 	}
-	lost := int64(0)
-	for dir, before := range w.free {
-		if now, ok := free(dir); ok {
-			lost = max(lost, before-now)
-		}
-	}
-	if lost < w.limit/2 { // of several file systems each may have lost some
+	if !w.near() {
 		return false
 	}
 	began := time.Now()
 	written := w.written(members)
 	w.next = time.Now().Add(min(10*time.Since(began), 2*time.Second))
 	return written >= w.limit
+}
+
+// near reports whether the file systems have lost so much that the limit may be reached.
+func (w *diskWatch) near() bool {
+	lost := int64(0)
+	for dir, before := range w.free {
+		if now, ok := free(dir); ok {
+			lost = max(lost, before-now)
+		}
+	}
+	return lost >= w.limit/2 // of several file systems each may have lost some
+}
+
+// over reports whether a command that was quicker than the watch has written more. What it had open without a name is gone.
+func (w *diskWatch) over() bool {
+	return w.near() && w.written(func() []int { return nil }) >= w.limit
 }
 
 type file struct{ dev, ino uint64 }
