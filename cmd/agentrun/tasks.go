@@ -79,8 +79,9 @@ func newTaskCommand(env *environment) *cobra.Command {
 		Long: `send says TEXT to the agent ID of the session: main, or a subagent such as
 0-Review. One that is at work reads it before it asks its model again. A
 subagent that has ended is run again when the agent that started it asks its
-model next, or by agentrun resume: its report is then a new version, and the old one
-stays as agent://0-Review.v1. It is on disk when send returns, and read once.`,
+model next, or by agentrun resume: its report is then a new version, and the
+old one stays as agent://0-Review.v1. It is on disk when send returns, and read
+once.`,
 		Example: `  agentrun task send main 'leave the tests alone'
   agentrun task send 0-Review 'look at the locks too'`,
 		Args: positional(2, 2, "an agent and a text"),
