@@ -14,6 +14,8 @@ import (
 // belongs to the loop. Then it writes the state, and tells the end. A break or continue of a script that is in no loop of
 // its own is one of this loop: the two
 // around each other and __agentrun_in tell, and the script ends with a sentence and status 1 (break 2 ends the shell too).
+// The redirections of the loop are undone before a trap on EXIT runs, so that what it prints goes where the shell itself has its outputs. Behind
+// each script of bash, and at an exit of one that names trap, such a trap is made one that first writes the state.
 // What the loop writes to are files of this process by
 // their paths in /proc, because a script that exits out of a function does so with its redirections in force.
 type dialect struct {
@@ -30,7 +32,7 @@ var bashDialect = &dialect{
 	in:   63, out: 61, err: 62,
 	args: []string{"--noprofile", "--norc"},
 	loop: oneLine(`
-. "$1";
+{ . "$1";
 while :; do
 while { [[ ! $__agentrun_in ]] || __agentrun_cut "$@"; };
 builtin mapfile -t -n 1 -u 63 __agentrun_go && [[ $__agentrun_go ]] && builtin mapfile -t -d '' __agentrun <"$__agentrun_fds/$__agentrun_text" || builtin exit 0;
@@ -38,16 +40,17 @@ do builtin eval "${__agentrun[0]}" || :;
 __agentrun_in=1;
 builtin eval -- "${__agentrun[1]}" <"$__agentrun_stdin" >&61 2>&"$__agentrun_err" 61>&- 62>&- 63<&-;
 __agentrun_end end "$?" "$@" || :;
-done; done; __agentrun_say; builtin exit 1`),
+[[ ! $__agentrun_over ]] || builtin exit "$__agentrun_over";
+done; done; __agentrun_say; builtin exit 1; } </dev/null >/dev/null 2>&1`),
 	boot: `
 builtin shift
 builtin unset -v BASH_EXECUTION_STRING
 builtin shopt -s expand_aliases
 __agentrun_save() {
-	builtin printf '%s\n' 'builtin unset -v $(builtin compgen -e) 2>/dev/null; builtin unalias -a'
+	builtin printf '%s\n' 'builtin unset -v $(builtin compgen -e) 2>/dev/null; builtin unalias -a; builtin set +o posix'
 	builtin shopt -p
+	builtin declare -f # before posix is on, which has no function exit
 	builtin declare -p
-	builtin declare -f
 	builtin declare -Fx
 	builtin alias -p
 	builtin trap -p
@@ -67,13 +70,47 @@ __agentrun_cut() {
 }
 __agentrun_end() {
 	__agentrun_in=
-	[[ $1 == exit && $BASHPID != $$ ]] && return # a child that was killed before it was another program
+	[[ $1 == exit && $BASHPID != $$ ]] && return "$2" # a child that was killed before it was another program
 	builtin eval "${__agentrun_back-}" 2>/dev/null || :
 	__agentrun_back=
+	[[ $1 == exit && $__agentrun_watched && ${FUNCNAME[1]-} == exit ]] && builtin set -- "$1" "$2" "${__agentrun_args[@]}" # $@ are those of exit
+	__agentrun_unwatch || :
+	__agentrun_own || :
+	[[ $1 == end && $__agentrun_once && $__agentrun_trap ]] && __agentrun_over=$2 && return # and it ends, as a shell with -c does
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
+	builtin return "$2"
 }
-builtin trap '__agentrun_end exit "$?" "$@"' EXIT
+__agentrun_own() {
+	builtin local __agentrun_status=$? __agentrun_user
+	[[ $BASHPID == $$ ]] || builtin return $__agentrun_status
+	builtin trap -p EXIT >|"$__agentrun_fds/$__agentrun_slot"
+	IFS= builtin read -r -d '' __agentrun_user <"$__agentrun_fds/$__agentrun_slot"
+	case $__agentrun_user in
+	*'{ __agentrun_end exit '*) builtin return $__agentrun_status ;;
+	'') __agentrun_trap= ;;
+	*)
+		builtin eval "__agentrun_user=${__agentrun_user:8:-6}"
+		__agentrun_trap='if { __agentrun_end exit "$?" "$@"; } 2>/dev/null; then'$'\n'$__agentrun_user$'\n'else$'\n'$__agentrun_user$'\n'fi ;;
+	esac
+	builtin trap -- "${__agentrun_trap:-$__agentrun_bare}" EXIT
+	builtin return $__agentrun_status
+}
+__agentrun_watch() { # a trap of the script that replaced ours is seen by exit
+	[[ -o posix ]] || builtin declare -F exit || exit() {
+		if { __agentrun_own; } 2>/dev/null; then builtin exit "$@"; else builtin exit "$@"; fi
+	}
+	__agentrun_args=("$@")
+	__agentrun_watched=1
+}
+__agentrun_unwatch() {
+	[[ $__agentrun_watched ]] || return
+	__agentrun_watched=
+	[[ $(builtin declare -f exit) != *__agentrun_own* ]] || builtin unset -f exit
+}
+__agentrun_bare='{ __agentrun_end exit "$?" "$@"; } 2>/dev/null'
+__agentrun_once= __agentrun_over= __agentrun_trap= __agentrun_watched=
+builtin trap -- "$__agentrun_bare" EXIT
 `,
 }
 
@@ -81,14 +118,15 @@ var shDialect = &dialect{
 	name: "sh",
 	in:   3, out: 5, err: 6,
 	loop: oneLine(`
-. "$1";
+{ . "$1";
 while :; do
 while { [ ! "$__agentrun_in" ] || __agentrun_cut; };
 read -r __agentrun_err <&3 || exit 0;
 do __agentrun_in=1;
 . "$__agentrun_fds/$__agentrun_text" </dev/null >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
 __agentrun_end end "$?" "$@" || :;
-done; done; __agentrun_say; exit 1`),
+[ ! "$__agentrun_over" ] || exit "$__agentrun_over";
+done; done; __agentrun_say; exit 1; } </dev/null >/dev/null 2>&1`),
 	boot: `
 shift
 __agentrun_save() {
@@ -112,9 +150,16 @@ __agentrun_end() {
 	__agentrun_in=
 	eval "${__agentrun_back-}" 2>/dev/null || :
 	__agentrun_back=
+	[ "$1$__agentrun_once" = end1 ] && __agentrun_trapped && __agentrun_over=$2 && return
 	__agentrun_save >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }
+__agentrun_trapped() {
+	trap >|"$__agentrun_fds/$__agentrun_slot"
+	IFS= read -r __agentrun_user <"$__agentrun_fds/$__agentrun_slot"
+	case $__agentrun_user in *__agentrun_end*|'') return 1 ;; esac
+}
+__agentrun_once= __agentrun_over=
 trap '__agentrun_end exit "$?"' EXIT
 `,
 }
@@ -201,6 +246,12 @@ func (d *dialect) booting(fds, text, ctl, state string, once bool) string {
 	if state != "" {
 		b.WriteString(". " + fds + "/" + state + "\n")
 	}
+	switch {
+	case once && d == shDialect:
+		b.WriteString("__agentrun_once=1; trap '__agentrun_end exit \"$?\"' EXIT\n")
+	case once && d == bashDialect: // a copy has no trap of its shell, as a subshell has not
+		b.WriteString("__agentrun_once=1 __agentrun_trap=; builtin trap -- \"$__agentrun_bare\" EXIT\n")
+	}
 	b.WriteString("__agentrun_in= __agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "\n")
 	return b.String()
 }
@@ -241,6 +292,9 @@ func (d *dialect) keeping(k string) string {
 func (d *dialect) text(before, script string, terminal bool) string {
 	switch {
 	case d == bashDialect:
+		if strings.Contains(script, "trap") {
+			before += "; __agentrun_watch \"$@\""
+		}
 		return before + "\x00" + script + "\x00"
 	case d == zshDialect:
 		return before + "\x00" + script

@@ -66,8 +66,9 @@ type end struct {
 
 type times struct{ user, system time.Duration }
 
-// start starts a process with the last state. With a terminal that is the process's.
-func (s *Shell) start(ctx context.Context, kill <-chan struct{}, terminal *bash.Terminal) (_ *instance, err error) {
+// start starts a process with the last state. With a terminal that is the process's. The outputs of a trap
+// that runs when all scripts have ended are separate or not as those of the first script.
+func (s *Shell) start(ctx context.Context, kill <-chan struct{}, terminal *bash.Terminal, separate bool) (_ *instance, err error) {
 	i := &instance{shell: s, ends: make(chan end, 4), terminal: terminal != nil}
 	var theirs []*os.File
 	defer func() {
@@ -121,6 +122,12 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}, terminal *bash.
 	}
 	i.out = pipe.NewReader(r, &i.mu, func(b []byte) { i.deliver(b, false) })
 	r, files[d.err] = open(true)
+	if terminal == nil && d != zshDialect { // for what a trap prints at the end of the shell, in order when the script's outputs are one
+		files[1], files[2] = files[d.out], files[d.out]
+		if separate {
+			files[2] = files[d.err]
+		}
+	}
 	i.err = pipe.NewReader(r, &i.mu, func(b []byte) { i.deliver(b, true) })
 	if err != nil {
 		return nil, fmt.Errorf("starting a shell: making a pipe: %w", err)

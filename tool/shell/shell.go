@@ -26,7 +26,8 @@
 // script runs in a shell that has the state of the last one and a terminal, what it leaves is the state of the next one,
 // and what it left in the background ends with it. TERM is as it was afterwards. Redirections of 0, 1 and 2 by
 // exec last until the end of the script. Names that begin with __agentrun_ are the shell's own. A state of more than 64 MiB
-// is not carried over. Of sh, which can not print them, functions and aliases are not either.
+// is not carried over. A bash whose script sets a trap on EXIT and ends before its own end, otherwise than by exit, is followed by one
+// with the state before that script; so is a sh or zsh that has such a trap. Of sh, which can not print them, functions and aliases are not either.
 //
 // # Concurrency
 //
@@ -171,7 +172,7 @@ func (s *Shell) Directory() string {
 			return s.opts.Dir
 		}
 		if s.live == nil {
-			live, err := s.start(context.Background(), nil, nil)
+			live, err := s.start(context.Background(), nil, nil, false)
 			if err != nil {
 				return ""
 			}
@@ -281,7 +282,7 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 // begin starts a shell for a script. Without one it returns how the script ended.
 func (s *Shell) begin(ctx context.Context, c *bash.Script) (*instance, bash.Exit, error) {
 	began := time.Now()
-	live, err := s.start(ctx, c.Kill, c.Terminal)
+	live, err := s.start(ctx, c.Kill, c.Terminal, c.Separate)
 	if err == nil {
 		return live, bash.Exit{}, nil
 	}
