@@ -91,7 +91,7 @@ __agentrun_own() {
 	'') __agentrun_trap= ;;
 	*)
 		builtin eval "__agentrun_user=${__agentrun_user:8:-6}"
-		__agentrun_trap='if { __agentrun_end exit "$?" "$@"; } 2>/dev/null; then'$'\n'$__agentrun_user$'\n'else$'\n'$__agentrun_user$'\n'fi ;;
+		__agentrun_trap='if { __agentrun_end exit "$?" "$@"; } 2>/dev/null; then'$'\n'$__agentrun_user$'\n{ builtin :; } 2>/dev/null\n'else$'\n'$__agentrun_user$'\n{ builtin :; } 2>/dev/null\n'fi ;; # a text of nothing or a comment is no list
 	esac
 	builtin trap -- "${__agentrun_trap:-$__agentrun_bare}" EXIT
 	builtin return $__agentrun_status

@@ -90,6 +90,19 @@ func TestAnExitBehindATrapKeepsTheParametersOfTheShell(t *testing.T) {
 	}
 }
 
+func TestAnExitTrapOfNothingLosesNoState(t *testing.T) {
+	for _, text := range []string{"", " ", "# nothing", "cat <<E\nE", "exit"} {
+		s := open(t, Options{})
+		run(t, s, "trap '"+text+"' EXIT")
+		if got, exit := run(t, s, "a=1; exit 3"); got != "" || exit.Code != 3 {
+			t.Errorf("%q: %d, %q", text, exit.Code, got)
+		}
+		if got, _ := run(t, s, "echo $a"); got != "1\n" {
+			t.Errorf("behind %q: %q", text, got)
+		}
+	}
+}
+
 func TestTracingShowsTheScriptAlone(t *testing.T) {
 	for _, path := range shellsThere(t)[:1] {
 		s := open(t, Options{Path: path})
