@@ -67,9 +67,11 @@ func TestRunAsksAServer(t *testing.T) {
 	if status != 0 || !strings.Contains(stdout, "It says hello.") {
 		t.Fatalf("status %d\n%s\n%s", status, stdout, stderr)
 	}
+	mu.Lock() // the server may still be closing its side
 	if len(bodies) != 2 || !strings.Contains(bodies[1], "hello from the note") {
 		t.Errorf("%d requests: %s", len(bodies), bodies)
 	}
+	mu.Unlock()
 	told := stdout + stderr
 	stdout, stderr, status = agentrun() // which is refused
 	if status != 1 || !strings.Contains(stderr, "does not take the key") {
