@@ -82,7 +82,8 @@ func report() {
 func run(t *testing.T, env ...string) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "one", "two words")
-	cmd.Env = append([]string{reporter + "=1", "PATH=" + os.Getenv("PATH")}, env...)
+	// A program that counts what is covered would tell on its standard error that it has nowhere to write that.
+	cmd.Env = append([]string{reporter + "=1", "PATH=" + os.Getenv("PATH"), "GOCOVERDIR=" + t.TempDir()}, env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
