@@ -310,23 +310,23 @@ func kill(dir string) {
 // Remove kills what is left in the group and removes it. It may be called more than once.
 func (g *Group) Remove() {
 	for _, dir := range g.dirs {
-		remove(filepath.Join(dir, g.name))
+		remove(filepath.Join(dir, g.name), kill)
 	}
 	g.dirs = nil
 }
 
-func remove(dir string) {
+// remove ends what is in a group by kill, and removes it, with the groups that were made below it by what is in it. It
+// waits for a few seconds at most for those who do not die.
+func remove(dir string, kill func(dir string)) {
 	end := time.Now().Add(untilEmpty)
-	for pause := time.Millisecond; time.Now().Before(end); pause = min(2*pause, 20*time.Millisecond) {
-		err := syscall.Rmdir(dir)
-		if !errors.Is(err, syscall.EBUSY) {
+	for pause := time.Millisecond / 4; ; pause = min(2*pause, 20*time.Millisecond) {
+		if err := syscall.Rmdir(dir); !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
 			return
 		}
 		kill(dir)
-		if subs, _ := filepath.Glob(filepath.Join(dir, "*/cgroup.procs")); len(subs) > 0 { // made by what was in it
-			for _, sub := range subs {
-				remove(filepath.Dir(sub))
-			}
+		below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
+		for _, procs := range below {
+			remove(filepath.Dir(procs), kill)
 		}
 		time.Sleep(pause)
 	}
@@ -344,6 +344,6 @@ func sweep(dir string) {
 		if s, err := process.ReadStat(pid); err == nil && s.Start == start && !s.Dead() {
 			continue
 		}
-		remove(name)
+		remove(name, kill)
 	}
 }

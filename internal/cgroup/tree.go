@@ -122,22 +122,7 @@ func (t *Tree) Kill() { killTree(t.dir) }
 func killTree(dir string) { _ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) }
 
 // Remove kills what is in the group and removes it. It waits for a few seconds at most for those who do not die.
-func (t *Tree) Remove() { removeTree(t.dir) }
-
-func removeTree(dir string) {
-	end := time.Now().Add(untilEmpty)
-	for pause := time.Millisecond / 4; ; pause = min(2*pause, 20*time.Millisecond) {
-		if err := syscall.Rmdir(dir); !errors.Is(err, syscall.EBUSY) || time.Now().After(end) {
-			return
-		}
-		killTree(dir)
-		below, _ := filepath.Glob(filepath.Join(dir, "*", "cgroup.procs"))
-		for _, procs := range below {
-			removeTree(filepath.Dir(procs))
-		}
-		time.Sleep(pause)
-	}
-}
+func (t *Tree) Remove() { remove(t.dir, killTree) }
 
 // sweepTrees removes the groups in dir whose makers are gone.
 func sweepTrees(dir string) {
@@ -149,7 +134,7 @@ func sweepTrees(dir string) {
 			continue
 		}
 		if id.Life() == process.Gone {
-			removeTree(name)
+			remove(name, killTree)
 		}
 	}
 }
