@@ -41,8 +41,9 @@ var ruled = sync.OnceValue(func() *matcher {
 	m := &matcher{starts: map[uint32][]beginner{}, pairs: map[[2]byte]bool{}}
 	m.add(keyBegins, beginner{key: true})
 	m.add(urlBegins, beginner{url: true})
-	for i := range shapes {
-		m.add(shapes[i].prefix, beginner{shape: &shapes[i]})
+	for i := range shapes() {
+		s := &shapes()[i]
+		m.add(s.prefix, beginner{shape: s})
 	}
 	return m
 })
