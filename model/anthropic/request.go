@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -88,16 +87,7 @@ func (b *block) MarshalJSON() ([]byte, error) {
 		return b.raw, nil
 	}
 	type fields block
-	return marshal((*fields)(b))
-}
-
-// marshal is JSON without escapes that only HTML wants.
-func marshal(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimRight(buf.Bytes(), "\n"), err
+	return wire.Marshal((*fields)(b))
 }
 
 // ephemeral marks where the prompt cache cuts; what is written so is kept for five minutes.
@@ -153,7 +143,7 @@ func (m *Model) body(req *model.Request) ([]byte, error) {
 		r.Output.Format = &outputFormat{Type: "json_schema", Schema: req.Answer.Schema}
 	}
 	r.mark()
-	return marshal(r)
+	return wire.Marshal(r)
 }
 
 // mark marks where the prompt cache cuts, in at most four places, which is what the API

@@ -16,7 +16,6 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -95,7 +94,7 @@ func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 
 // post sends a request.
 func (m *Model) post(ctx context.Context, path string, body any, each func(string, []byte) (bool, error)) (ended bool, err error) {
-	raw, err := marshal(body)
+	raw, err := wire.Marshal(body)
 	if err != nil {
 		return false, &model.Error{Kind: model.KindInvalid, Message: "the request cannot be written as JSON", Err: err}
 	}
@@ -181,15 +180,6 @@ func (f *fault) err(status int) *model.Error {
 }
 
 const refusal = "the provider does not want to answer this"
-
-// marshal is JSON without escapes that only HTML wants.
-func marshal(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimRight(buf.Bytes(), "\n"), err
-}
 
 // garbage is the error of an event that is none.
 func garbage(err error) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/model/internal/wire"
 	"github.com/agentrun/agentrun/model/modeltest"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -158,7 +159,7 @@ func TestReasoningAndPhasesGoBackAsTheyCame(t *testing.T) {
 	answer.API, answer.Provider, answer.Model = model.APIOpenAIResponses, "openai", "gpt-5.5"
 	calls := answer.Content.ToolCalls()
 	req := &model.Request{Messages: []entry.Message{entry.UserText("x"), answer, entry.ToolResult(calls[0], entry.PlainText("y"))}}
-	raw, err := marshal(m.input(req))
+	raw, err := wire.Marshal(m.input(req))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestReasoningAndPhasesGoBackAsTheyCame(t *testing.T) {
 	// Another model's reasoning stays in the log.
 	answer.Model = "gpt-5.4"
 	req.Messages[1] = answer
-	if raw, err = marshal(m.input(req)); err != nil || strings.Contains(string(raw), "gAAA") || strings.Contains(string(raw), "msg_1") {
+	if raw, err = wire.Marshal(m.input(req)); err != nil || strings.Contains(string(raw), "gAAA") || strings.Contains(string(raw), "msg_1") {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
