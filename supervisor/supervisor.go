@@ -244,32 +244,29 @@ func (p place) dial() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := samePeer(c); err != nil {
+	if _, err := samePeer(c); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return newConn(c), nil
 }
 
-// samePeer checks that the other side is the same user.
-func samePeer(c *net.UnixConn) error {
+// samePeer is the other side, which has to be of the same user.
+func samePeer(c *net.UnixConn) (*unix.Ucred, error) {
 	cred, err := peer(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if int(cred.Uid) != os.Geteuid() {
-		return fmt.Errorf("user %d is connected, and this is user %d", cred.Uid, os.Geteuid())
+		return nil, fmt.Errorf("user %d is connected, and this is user %d", cred.Uid, os.Geteuid())
 	}
-	return nil
+	return cred, nil
 }
 
 // freePeer checks besides that the other side is in no sandbox: what it asks for runs outside of that. A process that is gone
 // asks for nothing.
 func freePeer(c *net.UnixConn) error {
-	if err := samePeer(c); err != nil {
-		return err
-	}
-	cred, err := peer(c)
+	cred, err := samePeer(c)
 	if err != nil {
 		return err
 	}
