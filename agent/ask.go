@@ -131,14 +131,10 @@ func (r *run) stream(ctx context.Context) (entry.AssistantMessage, error) {
 
 // request is what the model is asked next.
 func (r *run) request() *model.Request {
-	req := &model.Request{
+	return &model.Request{
 		Agent: r.ID, Turn: r.answers, System: r.System, Messages: r.history.messages, Checked: &r.history.checked, Answer: r.Answer,
-		Thinking: r.Thinking, CacheKey: r.Session.ID(),
+		Thinking: r.Thinking, CacheKey: r.Session.ID(), Tools: r.tools,
 	}
-	for _, t := range r.Tools.Tools() {
-		req.Tools = append(req.Tools, model.ToolSpec{Name: t.Name(), Description: t.Description(), Schema: t.Schema()})
-	}
-	return req
 }
 
 // answered puts an answer into the log.

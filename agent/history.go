@@ -103,7 +103,7 @@ func (h *history) extend(ctx context.Context) error {
 	}
 	h.heard(entries)
 	for _, e := range entries {
-		custom, _ := customOf(e)
+		custom, _ := e.Custom()
 		if e.Type() == entry.TypeCompaction || e.Type() == entry.TypeResetBoundary || custom.CustomType == entry.PruneType {
 			return h.reload(ctx)
 		}

@@ -167,7 +167,7 @@ func readPast(ctx context.Context, s *session.Session, id string) (past, error) 
 		if p.start == nil && countsAsAnswer(e) {
 			p.answers++
 		}
-		custom, ok := customOf(e)
+		custom, ok := e.Custom()
 		if !ok {
 			continue
 		}
@@ -234,19 +234,6 @@ func saidOf(e entry.Entry) string {
 		return ""
 	}
 	return m.Message.Origin.Said
-}
-
-// customOf returns a custom entry of ours.
-func customOf(e entry.Entry) (entry.Custom, bool) {
-	if e.Type() != entry.TypeCustom {
-		return entry.Custom{}, false
-	}
-	body, err := e.Body()
-	if err != nil {
-		return entry.Custom{}, false
-	}
-	c, ok := body.(entry.Custom)
-	return c, ok
 }
 
 func newRunID() string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/agent/plan"
+	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -20,6 +21,7 @@ type run struct {
 	began   time.Time
 	past    past
 	history history
+	tools   []model.ToolSpec // as the model is told of them
 	// suffixes are the next ones for ids of calls that came more than once.
 	suffixes map[string]int
 	stops    int // how often a hook made the run go on
@@ -99,6 +101,9 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 		var cancel context.CancelFunc
 		inner, cancel = context.WithTimeoutCause(ctx, r.Limits.Time, errTimeUp)
 		defer cancel()
+	}
+	for _, t := range r.Tools.Tools() {
+		r.tools = append(r.tools, model.ToolSpec{Name: t.Name(), Description: t.Description(), Schema: t.Schema()})
 	}
 	r.history = history{session: r.Session, heard: r.hear, count: r.Count, base: r.base()}
 	r.suffixes = map[string]int{}
@@ -274,7 +279,7 @@ func (r *run) hear(entries []entry.Entry) {
 				r.observe(ModeChanged{plan.ModeOf(mode.Mode)})
 			}
 		}
-		custom, ok := customOf(e)
+		custom, ok := e.Custom()
 		if !ok || custom.CustomType != SayType {
 			continue
 		}

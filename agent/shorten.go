@@ -72,8 +72,8 @@ func (r *run) base() int64 {
 	for _, part := range r.System {
 		n += EstimateTokens(part)
 	}
-	for _, t := range r.Tools.Tools() {
-		n += EstimateTokens(t.Name()) + EstimateTokens(t.Description()) + EstimateTokens(string(t.Schema()))
+	for _, t := range r.tools {
+		n += EstimateTokens(t.Name) + EstimateTokens(t.Description) + EstimateTokens(string(t.Schema))
 	}
 	return n
 }

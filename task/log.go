@@ -86,7 +86,7 @@ func spawned(ctx context.Context, s *session.Session, call string) (*Spawn, map[
 	if call == "" {
 		return nil, nil, nil
 	}
-	ends := map[string]End{}
+	f := family{ends: map[string]End{}}
 	for e, err := range s.Backward(ctx) {
 		if err != nil {
 			return nil, nil, err
@@ -102,24 +102,11 @@ func spawned(ctx context.Context, s *session.Session, call string) (*Spawn, map[
 				}
 			}
 		case entry.TypeCustom:
-			body, err := e.Body()
-			if err != nil {
-				continue
+			if c, ok := e.Custom(); ok {
+				f.note(c)
 			}
-			c, _ := body.(entry.Custom)
-			switch c.CustomType {
-			case EndType:
-				var end End
-				if json.Unmarshal(c.Data, &end) == nil {
-					if _, later := ends[end.ID]; !later {
-						ends[end.ID] = end
-					}
-				}
-			case SpawnType:
-				var spawn Spawn
-				if json.Unmarshal(c.Data, &spawn) == nil && spawn.Call == call {
-					return &spawn, ends, nil
-				}
+			if n := len(f.spawns); n > 0 && f.spawns[n-1].Call == call {
+				return &f.spawns[n-1], f.ends, nil
 			}
 		}
 	}

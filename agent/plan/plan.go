@@ -259,15 +259,11 @@ func ParseTodo(data []byte) ([]Item, error) {
 
 // TodoOf is the list that an entry of the log sets; ok is false for any other entry.
 func TodoOf(e entry.Entry) (items []Item, ok bool) {
-	if e.Type() != entry.TypeCustom {
+	custom, is := e.Custom()
+	if !is || custom.CustomType != TodoType {
 		return nil, false
 	}
-	body, err := e.Body()
-	custom, is := body.(entry.Custom)
-	if err != nil || !is || custom.CustomType != TodoType {
-		return nil, false
-	}
-	items, err = ParseTodo(custom.Data)
+	items, err := ParseTodo(custom.Data)
 	return items, err == nil
 }
 

@@ -307,6 +307,19 @@ func decode[T Body](e Entry) (Body, error) {
 	return b, nil
 }
 
+// Custom returns the body of a custom entry. ok is false for any other, and for one that does not decode.
+func (e Entry) Custom() (c Custom, ok bool) {
+	if e.typ != TypeCustom {
+		return Custom{}, false
+	}
+	b, err := e.Body()
+	if err != nil {
+		return Custom{}, false
+	}
+	c, ok = b.(Custom)
+	return c, ok
+}
+
 func (e Entry) rawBody() (Body, error) {
 	if !ecmajson.Valid(e.raw) {
 		return nil, fmt.Errorf("decoding %s: not valid JSON", e.describe())

@@ -30,10 +30,8 @@ type Prune struct {
 func lastPrune(path []Entry) int {
 	for i := len(path) - 1; i >= 0; i-- {
 		if path[i].typ == TypeCustom && mentions(path[i].raw, PruneType) {
-			if b, err := path[i].Body(); err == nil {
-				if c, ok := b.(Custom); ok && c.CustomType == PruneType {
-					return i
-				}
+			if c, ok := path[i].Custom(); ok && c.CustomType == PruneType {
+				return i
 			}
 		}
 	}
@@ -42,12 +40,8 @@ func lastPrune(path []Entry) int {
 
 // pruneBefore prunes what stands before an entry of PruneType.
 func pruneBefore(ctx *Context, e Entry, opts ContextOptions) {
-	b, err := e.Body()
-	if err != nil {
-		return
-	}
 	var p Prune
-	if c, ok := b.(Custom); !ok || json.Unmarshal(c.Data, &p) != nil || p.KeepToolOutput < 1 {
+	if c, ok := e.Custom(); !ok || json.Unmarshal(c.Data, &p) != nil || p.KeepToolOutput < 1 {
 		return // not ours: the context has everything
 	}
 	// The way to the leaf goes through the file forwards.
