@@ -126,6 +126,25 @@ func TestWhatIsStoppedDoesNotHoldUpAnEnd(t *testing.T) {
 	}
 }
 
+// stopped says whether all threads of a process are: they stop one after another.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := process.ReadStat(id); err == nil && s.State != 'T' {
+			return false
+		}
+	}
+	return true
+}
+
 func TestASupervisorThatIsStoppedIsTold(t *testing.T) {
 	g := newStage(t)
 	id, err := g.Start(t.Context(), Command{Script: "echo $$ >pid; read x <go; exit 3", Dir: g.dir})
@@ -135,6 +154,9 @@ func TestASupervisorThatIsStoppedIsTold(t *testing.T) {
 	pid := shimOf(t, shimOf(t, g.number("pid")))
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	for !stopped(t, pid) {
+		time.Sleep(time.Millisecond)
 	}
 	defer func(d time.Duration) { startWait = d }(startWait)
 	startWait = 200 * time.Millisecond
@@ -304,7 +326,7 @@ func TestAClockThatJumpsChangesNoState(t *testing.T) {
 func TestTheToolMovesWhatItRuns(t *testing.T) {
 	g := newStage(t)
 	tool := &bash.Tool{Dir: g.dir, Background: &Background{Client: g.Client}}
-	res, err := tool.Call(t.Context(), json.RawMessage(`{"command":"echo before; read x <go; echo after $x","background_after":0.2}`))
+	res, err := tool.Call(t.Context(), json.RawMessage(`{"command":"echo before; read x <go; echo after $x","background_after":2}`))
 	if err != nil || res.IsError || !strings.HasPrefix(res.Text, "before\n[It goes on in the background as job://0;") || res.Artifact != "artifact://0" {
 		t.Fatalf("%+v, %v", res, err)
 	}

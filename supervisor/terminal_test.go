@@ -111,6 +111,11 @@ func TestNothingIsLeftOfAJobAtATerminalWhoseSupervisorIsKilled(t *testing.T) {
 			t.Fatal(at, err)
 		}
 	}
+	stat, err := process.ReadStat(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at = append(at, process.Member{PID: owner, Stat: stat}) // which takes a moment to be gone, too
 	if err := syscall.Kill(owner, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
