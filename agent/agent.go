@@ -12,7 +12,8 @@
 //     *session.LockedError that names the first. Everybody may append meanwhile. What they append to the context is read
 //     before the next request; what they say with [Say] is taken up exactly once.
 //   - Every run ends with a [Status] that is true, in the log and in the [Outcome], and with a log that opens: also when it is
-//     cancelled, when a budget is spent, and when the provider fails. Only a log that cannot be written is an error.
+//     cancelled, when a budget is spent, and when the provider fails. Only a log that cannot be written is an error, and
+//     a call that says tool.ErrUnfinished: the status is then FailedRun, and Resume goes on when there is room again.
 //   - Building the context of a request costs what was appended since the last one, however long the session is.
 //
 // # Events
@@ -222,6 +223,9 @@ func (a *Agent) drive(ctx context.Context, start func(context.Context, *run) (go
 		return Outcome{}, fmt.Errorf("running the agent: %w", err)
 	}
 	going, err := start(ctx, r)
+	if err != nil {
+		r.outcome.Status, r.outcome.Reason = FailedRun, err.Error()
+	}
 	if err != nil || !going {
 		return r.outcome, err
 	}

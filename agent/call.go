@@ -67,27 +67,33 @@ func (r *run) make(ctx context.Context, c entry.ToolCallBlock, refusal string) e
 	case ctx.Err() != nil:
 		res = tool.Result{Text: "[not called: " + interrupted(ctx).reason + "]", IsError: true}
 	default:
-		res = r.permitted(ctx, c)
+		var err error
+		if res, err = r.permitted(ctx, c); err != nil {
+			return err
+		}
 	}
 	return r.result(ctx, c, res, began)
 }
 
-// permitted makes a call that the rules, and where they say so a person, allow.
-func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) tool.Result {
+// permitted makes a call that the rules, and where they say so a person, allow. The error is that of a call without an outcome.
+func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) (tool.Result, error) {
 	if text, invalid := model.InvalidArguments(c); invalid {
-		return tool.Refuse(fmt.Errorf("%s was not called: the arguments are no JSON object: %.200q", c.Name, text))
+		return tool.Refuse(fmt.Errorf("%s was not called: the arguments are no JSON object: %.200q", c.Name, text)), nil
 	}
 	if err := r.Tools.Knows(c.Name); err != nil {
-		return tool.Refuse(err)
+		return tool.Refuse(err), nil
 	}
 	if err := r.decide(ctx, c); err != nil {
-		return tool.Refuse(err)
+		return tool.Refuse(err), nil
 	}
 	if err := r.beforeCall(ctx, c); err != nil {
-		return tool.Refuse(err)
+		return tool.Refuse(err), nil
 	}
 	r.observe(CallStarted{c.ID, c.Name, c.Arguments})
 	res, err := r.Tools.Call(tool.WithCall(ctx, c.ID), c.Name, c.Arguments)
+	if errors.Is(err, tool.ErrUnfinished) {
+		return res, fmt.Errorf("calling %s: %w", c.Name, err)
+	}
 	if err != nil {
 		why := err.Error()
 		if ctx.Err() != nil {
@@ -100,7 +106,7 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) tool.Result 
 		}
 		res.Text += "[" + why + "]"
 	}
-	return r.afterCall(ctx, c, res)
+	return r.afterCall(ctx, c, res), nil
 }
 
 // decide returns why a call is not to be made.

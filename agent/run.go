@@ -124,6 +124,7 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 	}
 	if jerr != nil {
 		err = errors.Join(err, fmt.Errorf("recording the end of the run: %w", jerr))
+		r.outcome.Status, r.outcome.Reason = FailedRun, err.Error()
 	}
 	state := Stopped
 	if r.outcome.Status == FailedRun {

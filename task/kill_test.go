@@ -102,7 +102,12 @@ func tools(notIdempotent bool) []tool.Tool {
 
 // live begins the run in a home, or resumes it. There is one session.
 func live(ctx context.Context, home string, fsys durable.FS, notIdempotent bool) (*tree, agent.Outcome, error) {
-	m, err := session.OpenManager(home, session.Options{Durability: session.Flush, FS: fsys})
+	return liveSynced(ctx, home, fsys, session.Flush, notIdempotent)
+}
+
+// liveSynced is live with a durability.
+func liveSynced(ctx context.Context, home string, fsys durable.FS, durability session.Durability, notIdempotent bool) (*tree, agent.Outcome, error) {
+	m, err := session.OpenManager(home, session.Options{Durability: durability, FS: fsys})
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
@@ -119,10 +124,16 @@ func live(ctx context.Context, home string, fsys durable.FS, notIdempotent bool)
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
+	ok := false
+	defer func() {
+		if !ok {
+			r.session.Close()
+		}
+	}()
 	if r.model, err = script.New("tree.jsonl", strings.NewReader(cmp.Or(os.Getenv(killTree), strings.Join(theTree, "\n")))); err != nil {
 		return nil, agent.Outcome{}, err
 	}
-	r.dir = artifacts.Open(r.session.ArtifactsDir(), artifacts.Options{LoggedMax: r.session.MaxArtifactID, FS: fsys})
+	r.dir = artifacts.Open(r.session.ArtifactsDir(), artifacts.Options{LoggedMax: r.session.MaxArtifactID, FS: fsys, Sync: durability == session.Sync})
 	types, _ := task.Types()
 	tr, err := task.New(task.Options{
 		Manager: m, Root: r.session, Artifacts: r.dir, Types: types, Default: r.model, Retries: fast, Concurrency: 1,
@@ -151,6 +162,7 @@ func live(ctx context.Context, home string, fsys durable.FS, notIdempotent bool)
 	} else {
 		out, err = a.Run(ctx, entry.PlainText("go"))
 	}
+	ok = true
 	return r, out, err
 }
 

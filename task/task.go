@@ -17,6 +17,8 @@
 //   - At most [Options].Concurrency subagents work at once; others wait in the order in which they came. Who waits for its
 //     own subagents lends its slot, so that depth cannot lock the tree.
 //   - What a subagent spends counts for each agent above it. Its permissions are those of its parent at most.
+//   - A disk that is full or fails, of whichever agent below, ends no subagent and makes no result: it ends the run as failed,
+//     and every agent goes on where it was when that is resumed.
 //   - When the call is cancelled, so is everything below it.
 //   - A call with background: true returns the ids at once. What these subagents report is a message ([ReportType]) to the
 //     agent that started them, once each, also behind kill -9: the end is an entry, and so is the message, which names it. A

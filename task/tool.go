@@ -128,7 +128,7 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 		return tool.Refuse(err), nil
 	}
 	if err := t.reserve(ctx, jobs, raw, in.Background); err != nil {
-		return tool.Result{}, err
+		return tool.Result{}, unfinished(err)
 	}
 	if in.Background {
 		return t.startInBackground(ctx, jobs, in.Context)
@@ -146,8 +146,14 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 		group.Go(func() { reports[i], errs[i] = t.tree.finish(ctx, t.parent, j, at, in.Context) })
 	}
 	group.Wait()
-	return answer(reports), errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return tool.Result{}, unfinished(err)
+	}
+	return answer(reports), nil
 }
+
+// unfinished is the error of a call whose subagents go on when it is made again.
+func unfinished(err error) error { return fmt.Errorf("%w (%w)", err, tool.ErrUnfinished) }
 
 // check refuses a call as a whole: nothing starts unless all can.
 func (t taskTool) check(in input) ([]*job, error) {

@@ -8,13 +8,17 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/toolset"
+	"github.com/agentrun/agentrun/usage"
 )
 
 // report is what a parent is told of one subagent.
@@ -38,7 +42,10 @@ func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared 
 		return t.keep(ctx, p, j, report{id: j.id, typ: j.typ.Name, end: End{Status: Cancelled, Reason: "it was cancelled before it started"}})
 	}
 	defer s.free()
-	r := t.work(ctx, p, j, s, shared)
+	r, err := t.work(ctx, p, j, s, shared)
+	if err != nil {
+		return r, fmt.Errorf("running %s: %w", j.id, err)
+	}
 	r.took = time.Since(began)
 	return t.keep(ctx, p, j, r)
 }
@@ -46,12 +53,15 @@ func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared 
 // errStopped is told of a subagent in the background whose parent was stopped. It goes on with that.
 var errStopped = errors.New("its run was stopped")
 
-// work runs a subagent in its own session.
-func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared string) report {
+// work runs a subagent in its own session. The error is that of one that came to no end, and goes on when it is run again.
+func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared string) (report, error) {
 	r := report{id: j.id, typ: j.typ.Name}
-	crashed := func(err error) report {
+	crashed := func(err error) (report, error) {
+		if passes(err) {
+			return r, err
+		}
 		r.end.Status, r.end.Reason = Crashed, err.Error()
-		return r
+		return r, nil
 	}
 	log, begun, err := t.open(ctx, p, j)
 	if err != nil {
@@ -107,9 +117,26 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	}
 	r.end.Status, r.end.Reason, r.end.Spent, r.end.Run, r.text = statusOf(out.Status), out.Reason, out.Spent, out.Run, out.Text
 	if j.schema != nil {
-		y.judge(ctx, log, &r)
+		if err := y.judge(ctx, log, &r); err != nil {
+			return crashed(err)
+		}
 	}
-	return r
+	return r, nil
+}
+
+// passes reports whether an error is none of the session that met it, and may be gone when its run is resumed: a disk that is
+// full or fails, a quota, a machine without descriptors or memory, a session that somebody else drives.
+func passes(err error) bool {
+	var pending *session.PendingError
+	if errors.As(err, &pending) || errors.Is(err, session.ErrLocked) || errors.Is(err, usage.ErrQuota) || errors.Is(err, tool.ErrUnfinished) {
+		return true
+	}
+	var no syscall.Errno
+	return errors.As(err, &no) && slices.Contains(passing, no)
+}
+
+var passing = []syscall.Errno{
+	syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EINTR,
 }
 
 // open opens the session of a subagent, or makes it. begun says that it has a run to go on with.

@@ -118,15 +118,14 @@ func (y *yield) remind(context.Context, entry.AssistantMessage) (string, error) 
 }
 
 // judge makes the last report that was handed in the result.
-func (y *yield) judge(ctx context.Context, s *session.Session, r *report) {
+func (y *yield) judge(ctx context.Context, s *session.Session, r *report) error {
 	messages, err := conversation(ctx, s)
 	if err != nil {
-		r.end.Status, r.end.Reason = Crashed, err.Error()
-		return
+		return err
 	}
 	if all := given(sinceSaid(messages)); len(all) > 0 && all[len(all)-1].Accepted {
 		r.result = all[len(all)-1].Data
-		return
+		return nil
 	}
 	// One that was accepted before belongs to another version.
 	all := given(messages)
@@ -146,6 +145,7 @@ func (y *yield) judge(ctx context.Context, s *session.Session, r *report) {
 			r.end.Reason = fmt.Sprintf("its report is not as its schema says, after %d tries; what it handed in last is kept", len(all))
 		}
 	}
+	return nil
 }
 
 // conversation are the messages of a session.

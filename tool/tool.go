@@ -17,7 +17,12 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 )
+
+// ErrUnfinished is matched by the error of a call that is idempotent and has no outcome yet, because what it has to put on
+// a disk could not be. A model is not told of it as of a result: the run ends, and makes the call again when it is resumed.
+var ErrUnfinished = errors.New("the call is not finished, and goes on when the run is resumed")
 
 // Tool is one ability offered to a model or to another program.
 type Tool interface {

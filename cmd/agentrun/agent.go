@@ -193,6 +193,9 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	}
 	sigs.release()
 	w.view.end(out)
+	if err != nil && out.Run != "" && b.session.Exists() {
+		return fmt.Errorf("%w; when that is mended, agentrun resume goes on", err)
+	}
 	if err != nil {
 		return err
 	}
