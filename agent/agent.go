@@ -49,8 +49,10 @@ type Options struct {
 	Session *session.Session // open for writing; it may have no file yet
 	Model   model.Model
 	// Spec is how the model is opened again, for whoever resumes the run; the log keeps it.
-	Spec  string
-	Tools *toolset.Set // nil offers none
+	Spec string
+	// Settings are what else makes these options again, JSON of whoever made them; the log keeps it. nil is nothing.
+	Settings json.RawMessage
+	Tools    *toolset.Set // nil offers none
 
 	// ID is the agent's id, MainID if it is "".
 	ID string
@@ -168,6 +170,15 @@ func (a *Agent) Run(ctx context.Context, prompt entry.Content, with ...entry.Bod
 	return a.drive(ctx, func(ctx context.Context, r *run) (bool, error) {
 		return true, r.begin(ctx, &prompt, with...)
 	})
+}
+
+// Begin writes down what Run would begin with, and leaves the work to whoever resumes the session, in this process or in
+// another one. It returns the id of the run.
+func (a *Agent) Begin(ctx context.Context, prompt entry.Content, with ...entry.Body) (id string, err error) {
+	out, err := a.drive(ctx, func(ctx context.Context, r *run) (bool, error) {
+		return false, r.begin(ctx, &prompt, with...)
+	})
+	return out.Run, err
 }
 
 // Resume goes on where the last run of the session stopped. A run that came to its end, and a session without one, is

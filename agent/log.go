@@ -26,13 +26,15 @@ const (
 
 // Start is the data of the entry that a run begins with.
 type Start struct {
-	Run     string `json:"run"` // UUIDv7
-	Agent   string `json:"agent"`
-	Model   string `json:"model"`          // "provider/id"
-	Spec    string `json:"spec,omitempty"` // Options.Spec
-	Limits  Limits `json:"limits,omitzero"`
-	Answers int    `json:"answers"`           // of models, in the log before this entry
-	Resumes string `json:"resumes,omitempty"` // the run that it goes on with
+	Run    string `json:"run"` // UUIDv7
+	Agent  string `json:"agent"`
+	Model  string `json:"model"`          // "provider/id"
+	Spec   string `json:"spec,omitempty"` // Options.Spec
+	Limits Limits `json:"limits,omitzero"`
+	// Settings are Options.Settings.
+	Settings json.RawMessage `json:"settings,omitempty"`
+	Answers  int             `json:"answers"`           // of models, in the log before this entry
+	Resumes  string          `json:"resumes,omitempty"` // the run that it goes on with
 	// Said are the entries before this one that say something and were not taken up.
 	Said []string `json:"said,omitempty"`
 }

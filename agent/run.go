@@ -44,7 +44,7 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 	r.outcome = Outcome{Run: newRunID(), Resumed: prompt == nil}
 	r.answers = r.past.answers
 	start := Start{
-		Run: r.outcome.Run, Agent: r.ID, Model: r.Model.Info().Name(), Spec: r.Spec, Limits: r.Limits, Answers: r.answers,
+		Run: r.outcome.Run, Agent: r.ID, Model: r.Model.Info().Name(), Spec: r.Spec, Limits: r.Limits, Settings: r.Settings, Answers: r.answers,
 	}
 	if prompt == nil && r.past.start != nil {
 		start.Resumes = r.past.start.Run

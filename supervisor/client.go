@@ -165,6 +165,7 @@ type Command struct {
 	Dir     string // absolute
 	Env     []string
 	Timeout time.Duration // 0 is without limit
+	Aside   bool          // of a job: models are not shown what it prints
 	// Sandbox is what it may do, with absolute paths; nil is everything. A named shell has one for its life: with
 	// another it is another shell of that name.
 	Sandbox *sandbox.Policy
@@ -187,7 +188,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	q := request{
-		Op: "start", Script: exact(j.Script), Runs: exact(j.Runs), Shell: exact(j.Shell), Path: exact(j.Path), Dir: exact(j.Dir), Cwd: exact(cwd), Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox, Redact: c.Redact,
+		Op: "start", Script: exact(j.Script), Runs: exact(j.Runs), Shell: exact(j.Shell), Path: exact(j.Path), Dir: exact(j.Dir), Cwd: exact(cwd), Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox, Redact: c.Redact, Aside: j.Aside,
 	}
 	q.asks(j.Terminal)
 	d, err := c.ask(ctx, got, q)

@@ -470,7 +470,7 @@ func (s *server) start(c *conn, q *request) error {
 		id := int64(-1)
 		_, err := bash.Run(ctx, bash.Options{
 			Script: string(q.Script), Runs: string(q.Runs), Dir: string(q.Dir), Env: q.Env, Timeout: q.Timeout, MaxOutput: q.MaxOutput,
-			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true, Session: s.opts.Session, Redact: log.Redactor(),
+			Shell: sh, Log: log, Artifacts: dir, Kill: j.kill, Job: true, Aside: q.Aside, Session: s.opts.Session, Redact: log.Redactor(),
 			StdinPath: stdinPath, Terminal: j.terminal,
 			Begun: func(b bash.Start) {
 				id = *b.Artifact

@@ -56,7 +56,7 @@ const (
 	linger    = time.Minute      // for which a supervisor without anything to do stays
 
 	maxFrame = 64 << 20
-	version  = 2
+	version  = 3
 )
 
 // Kinds of frames.
@@ -110,6 +110,7 @@ type request struct {
 	MaxOutput int64           `json:"maxOutput,omitempty"`
 
 	Redact *Redaction `json:"redact,omitempty"` // start, foreground
+	Aside  bool       `json:"aside,omitempty"`  // start
 
 	Unrecorded bool `json:"unrecorded,omitempty"` // foreground: only what is moved is recorded
 	Live       bool `json:"live,omitempty"`       // foreground: the client wants the output as it comes

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +25,6 @@ import (
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/sandbox"
-	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/task"
 	"github.com/agentrun/agentrun/tool"
@@ -49,8 +49,8 @@ type agentCommand struct {
 	thinking string
 	cost     float64
 	time     timeout
-	roots    roots
 	confine  confinement
+	apart    bool // --detach
 }
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
@@ -58,8 +58,9 @@ func (c *agentCommand) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.thinking, "thinking", "", "how much the model thinks: `LEVEL`, off to xhigh")
 	f.Float64Var(&c.cost, "max-cost", 0, "end the run when it has cost `N` US dollars")
 	f.Var(&c.time, "max-time", "end the run after `TIME`: 10m, 2h, 30 (seconds)")
-	c.roots.addFlag(f)
+	c.confine.roots.addFlag(f)
 	c.confine.addFlags(f)
+	c.addRedact(f)
 }
 
 func newRunCommand(env *environment) *cobra.Command {
@@ -73,7 +74,16 @@ Its answers go to standard output, what its tools and subagents do to standard
 error. With --json everything is one object a line.
 
 The run is in the session from its first moment. One that was interrupted,
-cancelled or killed goes on with agentrun resume.
+cancelled or killed goes on with agentrun resume. A new PROMPT in a session
+whose run was not completed takes the place of that run, which is said: its
+conversation stays, its subagents in the background go on.
+
+run ends when the agent and all its subagents have. With --detach it prints the
+id of the session as soon as the agent is at work in the background, as a job of
+the session: agentrun jobs tail --follow shows what it does, tasks, task send
+and resume mean what they do for any run, agentrun jobs kill cancels it. Nobody
+is there to be asked then. With --json it prints session, run, job, artifact,
+and the artifact has one object a line.
 
 A PROMPT that begins with /NAME is the text of .agentrun/commands/NAME.md or
 .claude/commands/NAME.md, with what follows as its arguments; one behind a space
@@ -94,6 +104,7 @@ strictest counts (deny, ask, allow), and a default; * is any text:
 The exit status is 0 when the run is completed, 1 when it failed, 3 when a limit
 of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
 		Example: `  agentrun run --model script:testdata/script/two-subagents.jsonl 'review this'
+  agentrun run --detach 'fix the failing test' && agentrun jobs tail --follow 0
   agentrun run --max-time 10m --max-cost 2 'fix the failing test'`,
 		Annotations: map[string]string{makesSessions: "yes"},
 		Args:        positional(1, 1, "a prompt"),
@@ -102,6 +113,7 @@ of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
 		},
 	}
 	c.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&c.apart, "detach", false, "begin the run, and have it go on in the background")
 	cmd.Flags().StringVar(&c.typ, "agent", "", "work as the agent `NAME`, see agentrun agents")
 	cmd.Flags().StringVar(&c.mode, "mode", "", "work in the mode `MODE`: agent, ask, plan (both change nothing) or debug")
 	return cmd
@@ -117,8 +129,9 @@ the working directory, where it stopped: no tool call that had finished is made
 again, subagents go on with their own work. A run that is completed is left as
 it is, with status 0.
 
-The model is the one of the run unless another one is given. The exit status is
-that of agentrun run.`,
+The model, the agent, the sandbox, the limits and the directory are those of the
+run, unless flags say otherwise; what may be spent counts anew. The exit status
+is that of agentrun run.`,
 		Example: `  agentrun resume
   agentrun resume --max-cost 5 01a1fd2c`,
 		Args: positional(0, 1, "at most one session"),
@@ -148,10 +161,7 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 			return err
 		}
 		c.session = s.Path()
-		if c.model == "" {
-			c.model, err = lastModel(ctx, s)
-		}
-		if err := errors.Join(err, s.Close()); err != nil {
+		if err := errors.Join(c.remember(ctx, s), s.Close()); err != nil {
 			return err
 		}
 	}
@@ -162,11 +172,20 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if c.model, err = lastingName(c.model); err != nil {
 		return err
 	}
-	b, err := c.workbench(ctx, c.roots)
+	b, err := c.workbench(ctx, c.confine.roots)
 	if err != nil {
 		return err
 	}
 	defer func() { err = b.close(err) }()
+	if prompt != nil {
+		if err := c.interrupted(ctx, b.session); err != nil {
+			return err
+		}
+	}
+	set, err := c.settings(b.files.Dir())
+	if err != nil {
+		return err
+	}
 	if err := c.confined(b); err != nil {
 		return err
 	}
@@ -177,11 +196,14 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if with, err = c.enterMode(ctx, b, with); err != nil {
 		return err
 	}
-	w, err := c.prepare(ctx, b, mdl)
+	w, err := c.prepare(ctx, b, mdl, set)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.release()) }()
+	if c.apart {
+		return c.detach(ctx, b, w, said, with)
+	}
 	sigs := c.catchSignals(ctx)
 	defer sigs.release()
 	w.view.begin(b.session.ID())
@@ -247,7 +269,7 @@ func (c *agentCommand) confined(b *workbench) (err error) {
 }
 
 // prepare makes the agent of the session and its tree of subagents.
-func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Model) (*work, error) {
+func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Model, set json.RawMessage) (*work, error) {
 	rules, err := permissions(b.session.Home(), b.policy != nil)
 	if err != nil {
 		return nil, err
@@ -317,12 +339,12 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	if len(told.skills) > 0 {
 		tools = append(tools, instructions.SkillTool{Skills: told.skills})
 	}
-	set, err := toolset.New(append(tools, tree.Tool(root))...)
+	offered, err := toolset.New(append(tools, tree.Tool(root))...)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
 	o := agent.Options{
-		Session: b.session, Model: mdl, Spec: c.model, Tools: set, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
+		Session: b.session, Model: mdl, Spec: c.model, Settings: set, Tools: offered, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
 		Hooks: hooks.Agent(), More: c.board.Rules, Artifacts: dir, Observe: func(e agent.Event) {
 			if mode, ok := e.(agent.ModeChanged); ok {
 				c.board.Entered(mode.Mode)
@@ -430,16 +452,4 @@ func lastingName(name string) (string, error) {
 	}
 	file, err := filepath.Abs(file)
 	return "script:" + file, err
-}
-
-// lastModel is the model of the last run of a session.
-func lastModel(ctx context.Context, s *session.Session) (string, error) {
-	start, err := agent.LastStart(ctx, s, agent.MainID)
-	if err != nil {
-		return "", err
-	}
-	if start == nil {
-		return "", errors.New("the session has no run yet: begin one with agentrun run")
-	}
-	return start.Spec, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/agentrun/agentrun/supervisor"
 )
 
 // TestRunAsksAServer: a run with a provider's protocol and a key, from the command line to the
@@ -49,9 +52,15 @@ func TestRunAsksAServer(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "note.txt"), []byte("hello from the note\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	agentrun := func() (stdout, stderr string, status int) {
+	t.Cleanup(func() {
+		if _, err := supervisor.StopAll(context.Background(), filepath.Join(home, "data")); err != nil {
+			t.Error(err)
+		}
+	})
+	asks := []string{"--new", "run", "--model", "openai:test-model", "What does note.txt say?"}
+	agentrun := func(args ...string) (stdout, stderr string, status int) {
 		var out, log bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), "agentrun", "--new", "run", "--model", "openai:test-model", "What does note.txt say?")
+		cmd := exec.CommandContext(t.Context(), "agentrun", args...)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &log
 		cmd.Env = append(os.Environ(), "AGENTRUN_HOME="+filepath.Join(home, "data"), "HOME="+home, "XDG_STATE_HOME="+home, "OPENAI_API_KEY="+key, "OPENAI_BASE_URL="+s.URL+"/v1")
 		err := cmd.Run()
@@ -63,7 +72,7 @@ func TestRunAsksAServer(t *testing.T) {
 		}
 		return out.String(), log.String(), status
 	}
-	stdout, stderr, status := agentrun()
+	stdout, stderr, status := agentrun(asks...)
 	if status != 0 || !strings.Contains(stdout, "It says hello.") {
 		t.Fatalf("status %d\n%s\n%s", status, stdout, stderr)
 	}
@@ -73,11 +82,27 @@ func TestRunAsksAServer(t *testing.T) {
 	}
 	mu.Unlock()
 	told := stdout + stderr
-	stdout, stderr, status = agentrun() // which is refused
+
+	mu.Lock()
+	bodies = nil
+	mu.Unlock()
+	stdout, stderr, status = agentrun(append(asks, "--detach")...)
+	told += stdout + stderr
+	if status != 0 {
+		t.Fatalf("detached: status %d\n%s\n%s", status, stdout, stderr)
+	}
+	said, _, status := agentrun("jobs", "wait", "--status", "0")
+	told += said
+	if said, _, _ = agentrun("jobs", "tail", "0"); status != 0 || !strings.Contains(said, "It says hello.") {
+		t.Errorf("detached: status %d\n%s", status, said)
+	}
+	told += said
+	stdout, stderr, status = agentrun(asks...) // which is refused
 	if status != 1 || !strings.Contains(stderr, "does not take the key") {
 		t.Errorf("status %d\n%s\n%s", status, stdout, stderr)
 	}
 	told += stdout + stderr
+	_, _ = supervisor.StopAll(t.Context(), filepath.Join(home, "data")) // nothing writes from now on
 	err := filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err

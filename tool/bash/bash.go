@@ -112,6 +112,9 @@ type Options struct {
 	Move  <-chan struct{}
 	Moved func(Moved)
 
+	// Aside keeps what a run printed out of the context of models: the log has it, marked so.
+	Aside bool
+
 	// Unrecorded keeps a run out of the log unless it is moved: its caller records what comes of it.
 	Unrecorded bool
 
@@ -331,7 +334,7 @@ func (r *run) run(ctx context.Context, p *Process, where location) (res Result, 
 
 // start is what the log is told of the run.
 func (r *run) start(p *Process, where location) Start {
-	s := Start{Run: r.id, Command: r.command, Remote: r.Host, Cwd: where.dir, Began: r.began, Owner: process.Self()}
+	s := Start{Run: r.id, Command: r.command, Remote: r.Host, Cwd: where.dir, Began: r.began, Aside: r.Aside, Owner: process.Self()}
 	if !r.Sandbox.IsZero() {
 		s.Sandbox = r.Sandbox.String()
 	}
@@ -399,7 +402,7 @@ func (r *run) message(res *Result) ending {
 	code := res.Code
 	return r.Language.ending(entry.BashExecutionMessage{
 		Command: r.command, Output: res.Output, ExitCode: &code, Cancelled: res.Cancelled || res.Feedback || res.OutputLimit,
-		Truncated: res.Summary.Truncated, Timestamp: time.Now().UnixMilli(),
+		Truncated: res.Summary.Truncated, Timestamp: time.Now().UnixMilli(), ExcludeFromContext: r.Aside,
 	})
 }
 

@@ -38,6 +38,7 @@ type Start struct {
 	Began    time.Time `json:"startTime"`          // by the wall clock, to the millisecond
 	Sandbox  string    `json:"sandbox,omitempty"`  // what it may do, in words; "" is everything
 	Job      bool      `json:"job,omitempty"`      // it goes on by itself, and its artifact is its output from the first byte
+	Aside    bool      `json:"aside,omitempty"`    // models are not shown what it prints
 	Language string    `json:"language,omitempty"` // of Command, where that is not a shell's: "python"
 	// Terminal is the size of the terminal that the command has at its start; null is none.
 	Terminal *TerminalSize `json:"terminal,omitempty"`
@@ -112,7 +113,7 @@ func begin(ctx context.Context, log Log, s Start) (id string, err error) {
 // EndInterrupted records the end of a run whose process is gone and will record none: began is the id of the entry that it
 // began with, output what is to be said of it, how is Finish.Interrupted. Nobody may do so twice; who can not be sure holds a lock.
 func EndInterrupted(ctx context.Context, log Log, s Start, began, output, how string) (id string, err error) {
-	m := entry.BashExecutionMessage{Command: s.Command, Output: output, Cancelled: true, Timestamp: time.Now().UnixMilli()}
+	m := entry.BashExecutionMessage{Command: s.Command, Output: output, Cancelled: true, Timestamp: time.Now().UnixMilli(), ExcludeFromContext: s.Aside}
 	return end(ctx, log, began, (*Language)(nil).ending(m), Finish{Run: s.Run, Interrupted: how})
 }
 

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/redact"
+	"github.com/agentrun/agentrun/sandbox"
+	"github.com/agentrun/agentrun/session"
+)
+
+// runSettings is what of a run's flags its log keeps besides the model and the limits, for whoever resumes it. Only what was
+// given is there: for the rest the settings of the home hold, as they did.
+type runSettings struct {
+	Dir      string         `json:"dir,omitempty"` // where the tools work
+	Roots    []string       `json:"roots,omitempty"`
+	Agent    string         `json:"agent,omitempty"`
+	Thinking string         `json:"thinking,omitempty"`
+	Sandbox  string         `json:"sandbox,omitempty"`
+	Net      string         `json:"net,omitempty"`
+	Limits   sandbox.Limits `json:"limits,omitzero"` // of commands
+	Redact   redact.Mode    `json:"redact,omitempty"`
+}
+
+// settings are those of the run that begins.
+func (c *agentCommand) settings(dir string) (json.RawMessage, error) {
+	set := runSettings{
+		Dir: dir, Agent: c.typ, Thinking: c.thinking, Sandbox: string(c.confine.mode), Net: string(c.confine.net),
+		Limits: c.confine.limits.Limits, Redact: c.redact,
+	}
+	for _, root := range c.confine.roots {
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return nil, fmt.Errorf("finding the directory %s: %w", root, err)
+		}
+		set.Roots = append(set.Roots, abs)
+	}
+	return json.Marshal(set)
+}
+
+// remember takes what the last run of the session began with, where the flags say nothing else, and goes to its directory.
+func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
+	start, err := agent.LastStart(ctx, s, agent.MainID)
+	if err != nil {
+		return err
+	}
+	if start == nil {
+		return errors.New("the session has no run yet: begin one with agentrun run")
+	}
+	var set runSettings
+	if start.Settings != nil {
+		if err := json.Unmarshal(start.Settings, &set); err != nil {
+			return fmt.Errorf("reading with which settings the run began: %w; give them with --new to a run of its own", err)
+		}
+	}
+	// What follows is as hostile as any log: it goes the way of the flags.
+	for _, flag := range []struct {
+		given bool
+		set   func(string) error
+		value string
+	}{
+		{c.confine.mode != "", c.confine.mode.Set, set.Sandbox},
+		{c.confine.net != "", c.confine.net.Set, set.Net},
+		{c.redact != "", c.redact.Set, string(set.Redact)},
+	} {
+		if flag.given || flag.value == "" {
+			continue
+		}
+		if err := flag.set(flag.value); err != nil {
+			return fmt.Errorf("reading with which settings the run began: %w", err)
+		}
+	}
+	c.confine.limits.Limits = c.confine.limits.Or(set.Limits)
+	c.typ, c.thinking = cmp.Or(c.typ, set.Agent), cmp.Or(c.thinking, set.Thinking)
+	c.cost, c.time = cmp.Or(c.cost, start.Limits.Cost), cmp.Or(c.time, timeout(start.Limits.Time))
+	if c.model == "" {
+		c.model = start.Spec
+	} else if c.model, err = lastingName(c.model); err != nil {
+		return err
+	}
+	for i, root := range c.confine.roots {
+		if c.confine.roots[i], err = filepath.Abs(root); err != nil {
+			return fmt.Errorf("finding the directory %s: %w", root, err)
+		}
+	}
+	if len(c.confine.roots) == 0 {
+		c.confine.roots = set.Roots
+	}
+	return c.goTo(set.Dir, s.CWD())
+}
+
+// goTo makes the first of some directories that is there the working directory. Where it is another one by that, it says so.
+func (c *agentCommand) goTo(dirs ...string) error {
+	here, err := workingDirectory()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if dir == here {
+			return nil
+		}
+		if !filepath.IsAbs(dir) || os.Chdir(dir) != nil {
+			continue
+		}
+		c.remark("the run goes on in %s", visible(dir))
+		return nil
+	}
+	if named := strings.Join(dirs, ""); named != "" {
+		c.remark("%s, where the run began, is not there: it goes on in %s", visible(cmp.Or(dirs...)), visible(here))
+	}
+	return nil
+}
+
+// interrupted says that a new prompt leaves behind a run that was not completed.
+func (c *agentCommand) interrupted(ctx context.Context, s *session.Session) error {
+	if !s.Exists() {
+		return nil
+	}
+	standing, err := agent.StandingOf(ctx, s, agent.MainID)
+	if err != nil || standing.Run == "" || standing.Status == agent.Completed {
+		return err
+	}
+	driven, err := s.Driven()
+	if err != nil || driven { // who drives it is told in a moment
+		return err
+	}
+	how := map[agent.Status]string{
+		agent.FailedRun: "failed", agent.BudgetEnd: "had spent its budget", agent.TimeoutEnd: "had used up its time",
+		agent.Cancelled: "was cancelled", agent.Unfinished: "was interrupted",
+	}[standing.Status]
+	c.remark("the last run of the session %s: this one takes its place, with its conversation and its subagents; agentrun resume goes on with a run without a new prompt, --new begins another session", how)
+	return nil
+}
