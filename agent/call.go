@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/agent/permission"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -202,7 +203,7 @@ func (r *run) whatIsKnown(ctx context.Context, c entry.ToolCallBlock) tool.Resul
 	}
 	if info, ok, err := r.Artifacts.ByRun(ctx, c.ID); err == nil && ok {
 		res.Artifact = fmt.Sprintf("artifact://%d", info.ID)
-		res.Text += fmt.Sprintf("\n[What it had printed is in %s (%d bytes)]", res.Artifact, info.Bytes)
+		res.Text += fmt.Sprintf("\n[What it had printed is in %s (%s)]", res.Artifact, quantity.Bytes(info.Bytes))
 	}
 	return res
 }

@@ -3,6 +3,8 @@ package outputsink
 import (
 	"fmt"
 	"strings"
+
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 // notice returns the line that tells what the summary's text does not show. between is the number of bytes of the
@@ -110,14 +112,4 @@ func count(n int64, what string) string {
 }
 
 // FormatBytes writes a size in steps of 1024 with one decimal: 512 B, 50.0 KB, 1.9 MB.
-func FormatBytes(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, unit := float64(n), 0
-	for f >= 1023.95 && unit < 4 { // never 1024.0 of a unit
-		f /= 1024
-		unit++
-	}
-	return fmt.Sprintf("%.1f %cB", f, " KMGT"[unit])
-}
+func FormatBytes(n int64) string { return quantity.Bytes(n) }

@@ -61,6 +61,7 @@ func (s *spec) allow(ruleset int) error {
 	for _, node := range devices {
 		rules["/dev/"+node] = landlockNode
 	}
+	rules[console] = landlockNode // there is one when the command has a terminal
 	for _, dir := range s.writable() {
 		rules[dir] = landlockTree
 	}

@@ -106,6 +106,14 @@ func (s *spec) mounts() error {
 		}
 		nodes = append(nodes, t)
 	}
+	if path := ownTerminal(); path != "" {
+		t, err := take(path, false)
+		if err != nil {
+			return err
+		}
+		t.path = console
+		nodes = append(nodes, t)
+	}
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: frozen}); err != nil {
 		return fmt.Errorf("making files read-only: %w", err)
 	}
@@ -135,6 +143,29 @@ func (s *spec) mounts() error {
 		}
 	}
 	return nil
+}
+
+// console is what a command's terminal is called in the sandbox, where /dev/pts has others, as bubblewrap and
+// systemd-nspawn call it.
+const console = "/dev/console"
+
+// ownTerminal is the path of the terminal that this process has for one of its standard files, "" for none. It was opened
+// outside, so that the path that the system tells of it says nothing here.
+func ownTerminal() string {
+	for fd := range 3 {
+		if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
+			continue
+		}
+		var st, at unix.Stat_t
+		if unix.Fstat(fd, &st) != nil {
+			continue
+		}
+		path := "/dev/pts/" + strconv.Itoa(int(unix.Minor(st.Rdev)))
+		if unix.Stat(path, &at) == nil && at.Dev == st.Dev && at.Ino == st.Ino {
+			return path
+		}
+	}
+	return ""
 }
 
 // cover mounts an empty file system in memory on a directory, if there is one.

@@ -11,7 +11,7 @@
 //
 //   - changes nothing but files below /tmp, /var/tmp and /dev/shm, which are its own and empty at first, and with Workspace
 //     those below Policy.Roots, without Policy.Protected: no content, name, mode, owner, time or attribute;
-//   - finds under /dev null, zero, full, random, urandom, tty and terminals of its own, and no disk;
+//   - finds under /dev null, zero, full, random, urandom, tty, its terminal as console, other terminals of its own, and no disk;
 //   - has the capabilities to change files, as root, and no others, and gets none from a setuid program;
 //   - can not read memory, environment or descriptors of a process outside, trace it, or signal it;
 //   - can not mount, and not undo any of this;
@@ -49,6 +49,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 // Mode says what a command may write.
@@ -193,20 +195,19 @@ func (p *Policy) String() string {
 	return strings.Join(words, ", ")
 }
 
-// String is what ParseLimits reads, with sizes in bytes.
+// String is what ParseLimits reads.
 func (l Limits) String() string {
 	var parts []string
-	for _, s := range []struct {
-		name string
-		n    int64
-	}{{LimitMemory, l.Memory}, {LimitProcesses, l.Processes}, {LimitFile, l.File}, {LimitDisk, l.Disk}} {
-		if s.n > 0 {
-			parts = append(parts, s.name+"="+strconv.FormatInt(s.n, 10))
+	add := func(name, value string, given bool) {
+		if given {
+			parts = append(parts, name+"="+value)
 		}
 	}
-	if l.CPU > 0 {
-		parts = append(parts, LimitCPU+"="+l.CPU.String())
-	}
+	add(LimitMemory, quantity.Size(l.Memory), l.Memory > 0)
+	add(LimitProcesses, strconv.FormatInt(l.Processes, 10), l.Processes > 0)
+	add(LimitCPU, quantity.Time(l.CPU), l.CPU > 0)
+	add(LimitFile, quantity.Size(l.File), l.File > 0)
+	add(LimitDisk, quantity.Size(l.Disk), l.Disk > 0)
 	return strings.Join(parts, ",")
 }
 

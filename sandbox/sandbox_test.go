@@ -214,9 +214,12 @@ func TestACommandThatCanNotBeExecutedIsAnErrno(t *testing.T) {
 func TestLimitsAreReadAndWritten(t *testing.T) {
 	size := func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }
 	var l Limits
-	const text = "memory=1073741824,processes=100,file=1048576,disk=2147483648,cpu=1m0s"
+	const text = "memory=1000,processes=100,cpu=1m,file=1048577,disk=2147483649"
 	if err := ParseLimits(&l, text, size); err != nil || l.String() != text {
 		t.Errorf("%q, %v", l, err)
+	}
+	if l := (Limits{Memory: 1 << 30, File: 1536 << 10, CPU: 90 * time.Minute}); l.String() != "memory=1GiB,cpu=1h30m,file=1536KiB" {
+		t.Error(l)
 	}
 	for _, wrong := range []string{"", "memory", "memory=x", "cpu=1ms", "processes=0", "swap=1", "memory=1,,"} {
 		if err := ParseLimits(&Limits{}, wrong, size); err == nil {

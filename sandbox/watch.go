@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 // Reached is a limit that a command ran into.
@@ -155,7 +156,7 @@ func (b *Box) Settle(status syscall.WaitStatus) []Reached {
 	if b.group != nil {
 		now := b.group.Counts()
 		if n := now.Killed - b.counts.Killed; n > 0 {
-			add(LimitMemory, "Limit reached: memory, %d bytes; the kernel killed %s", l.Memory, counted(n, "process", "processes"))
+			add(LimitMemory, "Limit reached: memory, %s; the kernel killed %s", quantity.Size(l.Memory), counted(n, "process", "processes"))
 		}
 		if n := now.Forks - b.counts.Forks; n > 0 {
 			add(LimitProcesses, "Limit reached: processes, %d at one time; %s not started", l.Processes, counted(n, "more was", "more were"))
@@ -163,15 +164,15 @@ func (b *Box) Settle(status syscall.WaitStatus) []Reached {
 		b.counts = now
 	}
 	if b.reached[LimitCPU] || b.spec.Seconds > 0 && died(status, syscall.SIGXCPU) {
-		add(LimitCPU, "Limit reached: processor time, %v; everything was killed", l.CPU)
+		add(LimitCPU, "Limit reached: processor time, %s; everything was killed", quantity.Time(l.CPU))
 	}
 	if l.File > 0 && died(status, syscall.SIGXFSZ) {
-		add(LimitFile, "Limit reached: size of a file, %d bytes", l.File)
+		add(LimitFile, "Limit reached: size of a file, %s", quantity.Size(l.File))
 	}
 	if b.reached[LimitDisk] {
-		add(LimitDisk, "Limit reached: disk, %d bytes written; everything was killed", l.Disk)
+		add(LimitDisk, "Limit reached: disk, %s written; everything was killed", quantity.Size(l.Disk))
 	} else if b.disk != nil && b.disk.over() {
-		add(LimitDisk, "Limit reached: disk, %d bytes; the command had written more when it ended", l.Disk)
+		add(LimitDisk, "Limit reached: disk, %s; the command had written more when it ended", quantity.Size(l.Disk))
 	}
 	clear(b.reached)
 	if b.disk != nil {

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session/entry"
@@ -59,6 +60,7 @@ func (p place) connect() (*conn, error) {
 	kind, _, err := got.receive()
 	_ = got.SetReadDeadline(time.Time{})
 	if err == nil && kind == frameReady {
+		got.watch()
 		return got, nil
 	}
 	who, peerErr := peer(got.Conn.(*net.UnixConn))
@@ -69,7 +71,7 @@ func (p place) connect() (*conn, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return nil, ErrNone
 	case errors.Is(err, os.ErrDeadlineExceeded) && peerErr == nil:
-		return nil, fmt.Errorf("connecting to the supervisor: process %d does not answer for %v: if it is stopped, kill -CONT %d has it go on; kill -KILL %d ends it with all that it runs", who.Pid, startWait, who.Pid, who.Pid)
+		return nil, fmt.Errorf("connecting to the supervisor: process %d does not answer for %s: if it is stopped, kill -CONT %[1]d has it go on; kill -KILL %[1]d ends it with all that it runs", who.Pid, quantity.Time(startWait))
 	}
 	return nil, fmt.Errorf("connecting to the supervisor: %w", err)
 }
@@ -135,7 +137,7 @@ func (c *Client) ask(ctx context.Context, got *conn, q request) (done, error) {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return done{}, fmt.Errorf("asking the supervisor: %w", err)
+		return done{}, lost("asking the supervisor", err)
 	}
 	return answer(kind, b)
 }
@@ -166,6 +168,8 @@ type Command struct {
 	Env     []string
 	Timeout time.Duration // 0 is without limit
 	Aside   bool          // of a job: models are not shown what it prints
+	// MaxOutput is that of [bash.Options].
+	MaxOutput int64
 	// Sandbox is what it may do, with absolute paths; nil is everything. A named shell has one for its life: with
 	// another it is another shell of that name.
 	Sandbox *sandbox.Policy
@@ -188,7 +192,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	q := request{
-		Op: "start", Script: exact(j.Script), Runs: exact(j.Runs), Shell: exact(j.Shell), Path: exact(j.Path), Dir: exact(j.Dir), Cwd: exact(cwd), Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, Sandbox: j.Sandbox, Redact: c.Redact, Aside: j.Aside,
+		Op: "start", Script: exact(j.Script), Runs: exact(j.Runs), Shell: exact(j.Shell), Path: exact(j.Path), Dir: exact(j.Dir), Cwd: exact(cwd), Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, MaxOutput: j.MaxOutput, Sandbox: j.Sandbox, Redact: c.Redact, Aside: j.Aside,
 	}
 	q.asks(j.Terminal)
 	d, err := c.ask(ctx, got, q)
@@ -362,6 +366,14 @@ func follow(ctx context.Context, got *conn, c *bash.Script, something string, mo
 	return exit, err
 }
 
+// lost says what became of a connection on which something was awaited: gone is that of a supervisor that has ended.
+func lost(gone string, err error) error {
+	if stopped := (*stoppedError)(nil); errors.As(err, &stopped) {
+		return stopped
+	}
+	return fmt.Errorf("%s: %w", gone, err)
+}
+
 // receiveAll passes on output until the end.
 func receiveAll(got *conn, c *bash.Script, something string, keys *line, more func(kind byte, b []byte) bool) (exit bash.Exit, err error) {
 	var failed error
@@ -369,7 +381,7 @@ func receiveAll(got *conn, c *bash.Script, something string, keys *line, more fu
 		kind, b, err := got.receive()
 		if err != nil {
 			exit.Code = bash.CodeFailure
-			return exit, errors.Join(failed, fmt.Errorf("the supervisor is gone, and with it %s and what ran in it: %w", something, err))
+			return exit, errors.Join(failed, lost(fmt.Sprintf("the supervisor is gone, and with it %s and what ran in it", something), err))
 		}
 		if keys.frame(c.Terminal, kind, b) {
 			continue

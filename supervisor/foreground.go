@@ -185,11 +185,10 @@ type Foreground struct {
 	// Move, when it is closed, makes it a job at once; nil never does.
 	Move <-chan struct{}
 
-	// Unrecorded, Kill, Separate, MaxOutput and Live are those of [bash.Options].
+	// Unrecorded, Kill, Separate and Live are those of [bash.Options].
 	Unrecorded bool
 	Kill       <-chan struct{}
 	Separate   bool
-	MaxOutput  int64
 	Live       io.Writer
 
 	// Refused is told once why it does not become a job, and is waited for instead; may be nil.
@@ -244,8 +243,8 @@ var _ bash.Background = (*Background)(nil)
 // RunOrMove implements [bash.Background].
 func (b *Background) RunOrMove(ctx context.Context, o bash.Options, after time.Duration) (bash.Result, *bash.Moved, error) {
 	return b.Client.Run(ctx, Foreground{
-		Command: Command{Script: o.Script, Runs: o.Runs, Shell: b.Shell, Path: b.Path, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: o.Sandbox, Terminal: o.Terminal},
-		After:   after, Move: o.Move, Unrecorded: o.Unrecorded, Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
+		Command: Command{Script: o.Script, Runs: o.Runs, Shell: b.Shell, Path: b.Path, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, MaxOutput: o.MaxOutput, Sandbox: o.Sandbox, Terminal: o.Terminal},
+		After:   after, Move: o.Move, Unrecorded: o.Unrecorded, Kill: o.Kill, Separate: o.Separate, Live: o.Live,
 	})
 }
 
@@ -282,7 +281,7 @@ func (f *Foreground) follow(got *conn, keys *line) (bash.Result, *bash.Moved, er
 	for {
 		kind, b, err := got.receive()
 		if err != nil {
-			return bash.Result{}, nil, fmt.Errorf("the supervisor is gone, and with it what ran under it: what it printed is in the session: %w", err)
+			return bash.Result{}, nil, lost("the supervisor is gone, and with it what ran under it: what it printed is in the session", err)
 		}
 		if keys.frame(nil, kind, b) {
 			continue

@@ -152,14 +152,23 @@ func TestASupervisorThatIsStoppedIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := shimOf(t, shimOf(t, g.number("pid")))
+	greeted, err := g.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(d time.Duration) { startWait = d }(startWait)
+	startWait = 200 * time.Millisecond
+	_ = greeted.stopped.end()
+	greeted.watch()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for !stopped(t, pid) {
 		time.Sleep(time.Millisecond)
 	}
-	defer func(d time.Duration) { startWait = d }(startWait)
-	startWait = 200 * time.Millisecond
+	if _, err = g.ask(t.Context(), greeted, request{Op: "wait", Job: id}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("has been stopped for 200ms: kill -CONT %d", pid)) {
+		t.Errorf("a client that was greeted before: %v", err)
+	}
 	err = g.Kill(t.Context(), id, false)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("kill -CONT %d", pid)) {
 		t.Errorf("%v", err)

@@ -35,7 +35,7 @@ type Job struct {
 	Artifact string     `json:"artifact"`
 	Command  string     `json:"command"`
 	Signal   string     `json:"signal,omitempty"`  // that ended it, as SIGKILL
-	EndedBy  string     `json:"endedBy,omitempty"` // "timeout", "kill", "limit" of a sandbox, or "supervisor": gone, and the job with it
+	EndedBy  string     `json:"endedBy,omitempty"` // "timeout", "kill", "limit" of a sandbox or of the output, or "supervisor": gone, and the job with it
 
 	Number int64  `json:"-"`
 	Run    string `json:"-"`
@@ -165,6 +165,8 @@ func (j *Job) end(e entry.Entry) {
 		j.EndedBy = "supervisor"
 	case m.Details.TimedOut:
 		j.EndedBy = "timeout"
+	case slices.Contains(strings.Split(m.Details.Limits, ","), bash.LimitOutput):
+		j.EndedBy = "limit"
 	case m.Cancelled:
 		j.EndedBy = "kill"
 	case m.Details.Signal != nil && m.Details.Limits != "":

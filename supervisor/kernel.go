@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -176,7 +177,7 @@ func answerAsked(ctx context.Context, c *python.Cell, a asked) asked {
 		reply.Value, err = json.Marshal(value)
 	}
 	if err == nil && len(reply.Value) > maxFrame-1<<10 {
-		err = fmt.Errorf("agentrun.%s: the answer has %d bytes, more than the %d MiB that are passed on at once", a.Op, len(reply.Value), maxFrame>>20)
+		err = fmt.Errorf("agentrun.%s: the answer has %s, more than the %d MiB that are passed on at once", a.Op, quantity.Bytes(int64(len(reply.Value))), maxFrame>>20)
 	}
 	if err != nil {
 		reply.Value, reply.Error = nil, err.Error()

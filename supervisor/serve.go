@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internal/shim"
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session"
@@ -270,7 +271,7 @@ func (s *server) hold(q *request) (n *named, release func(), err error) {
 			}
 		}
 		if there >= MaxShells {
-			return nil, nil, fmt.Errorf("the session has %d %ss, which is as many as it may have: wait until one has been idle for %v", MaxShells, kind, s.opts.ShellIdle)
+			return nil, nil, fmt.Errorf("the session has %d %ss, which is as many as it may have: wait until one has been idle for %s", MaxShells, kind, quantity.Time(s.opts.ShellIdle))
 		}
 		if n, err = q.make(); err != nil {
 			return nil, nil, err
@@ -591,7 +592,7 @@ func (s *server) send(c *conn, q *request) error {
 	if q.Text != "" {
 		_ = j.stdin.SetWriteDeadline(time.Now().Add(sendWait))
 		if n, err := j.stdin.WriteString(string(q.Text)); err != nil {
-			return fmt.Errorf("sending to job %d: it took %d of %d bytes, and has read no more for %v: %w", q.Job, n, len(q.Text), sendWait, err)
+			return fmt.Errorf("sending to job %d: it took %d of %d bytes, and has read no more for %s: %w", q.Job, n, len(q.Text), quantity.Time(sendWait), err)
 		}
 	}
 	if q.EOF {

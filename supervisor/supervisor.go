@@ -135,6 +135,8 @@ type conn struct {
 	net.Conn
 	r  *bufio.Reader
 	mu sync.Mutex // guards writes
+
+	stopped *stopWatch // of a client; nil for none
 }
 
 func newConn(c net.Conn) *conn { return &conn{Conn: c, r: bufio.NewReaderSize(c, 64<<10)} }
@@ -158,7 +160,15 @@ func (c *conn) sendJSON(kind byte, v any) error {
 	return c.send(kind, b)
 }
 
-func (c *conn) receive() (byte, []byte, error) { return readFrame(c.r) }
+func (c *conn) receive() (byte, []byte, error) {
+	kind, b, err := readFrame(c.r)
+	if err != nil {
+		if stopped := c.stopped.end(); stopped != nil {
+			err = stopped
+		}
+	}
+	return kind, b, err
+}
 
 func readFrame(r io.Reader) (byte, []byte, error) {
 	var head [5]byte

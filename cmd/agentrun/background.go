@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -93,8 +96,8 @@ func (r *commandRun) runOrMove(ctx context.Context, s *session.Session, o bash.O
 		}
 	}
 	return r.supervisorOf(s).Run(ctx, supervisor.Foreground{
-		Command: supervisor.Command{Script: o.Script, Runs: o.Runs, Shell: r.shell, Path: r.program, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, Sandbox: r.policy, Terminal: o.Terminal},
-		After:   time.Duration(r.after), Kill: o.Kill, Separate: o.Separate, MaxOutput: o.MaxOutput, Live: o.Live,
+		Command: supervisor.Command{Script: o.Script, Runs: o.Runs, Shell: r.shell, Path: r.program, Dir: o.Dir, Env: o.Env, Timeout: o.Timeout, MaxOutput: o.MaxOutput, Sandbox: r.policy, Terminal: o.Terminal},
+		After:   time.Duration(r.after), Kill: o.Kill, Separate: o.Separate, Live: o.Live,
 		Refused: func(err error) { r.remark("%v: it is waited for", err) },
 	})
 }
@@ -134,10 +137,7 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 	if r.terminal, err = r.pty.terminal(); err != nil {
 		return err
 	}
-	if err := r.beginSession(ctx, s); err != nil {
-		return err
-	}
-	c := supervisor.Command{Terminal: r.terminal, Script: script, Shell: r.shell, Path: r.program, Env: r.env, Timeout: time.Duration(r.timeout), Sandbox: r.policy}
+	c := supervisor.Command{Terminal: r.terminal, Script: script, Shell: r.shell, Path: r.program, Env: r.env, Timeout: time.Duration(r.timeout), MaxOutput: int64(r.maxOutput), Sandbox: r.policy}
 	if r.cwd != "" || r.shell == "" {
 		if c.Dir, err = filepath.Abs(r.cwd); err != nil {
 			return err
@@ -146,8 +146,16 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 			return err
 		}
 	}
+	if err := r.findProgram(c.Dir); err != nil {
+		return err
+	}
+	if err := r.beginSession(ctx, s); err != nil {
+		return err
+	}
 	c.Runs, _ = r.pathsFor(ctx, s, script, true)
-	if r.inPlace {
+	if len(r.argv) > 0 && !strings.HasPrefix(r.argv[0], "-") {
+		// The program takes the place of the shell, which else would hide a signal that ended it behind a status. Not
+		// all shells take exec -- NAME.
 		c.Runs = "exec " + c.Runs
 	}
 	id, err := r.supervisorOf(s).Start(ctx, c)
@@ -163,6 +171,23 @@ func (r *commandRun) start(ctx context.Context, script string) (err error) {
 		}{j.ID, j.URL, j.Artifact})
 	}
 	return r.printJobStarted(j)
+}
+
+// findProgram refuses a job whose program is not there, so that nobody has to look for that in its output.
+func (r *commandRun) findProgram(dir string) error {
+	if len(r.argv) == 0 {
+		return nil
+	}
+	_, err := bash.FindProgram(r.argv[0], dir, append(withhold.Environ(), r.env...))
+	var start *bash.StartError
+	if !errors.As(err, &start) {
+		return err
+	}
+	hint := ""
+	if start.Code == bash.CodeNotFound {
+		hint = "; for a script use agentrun bash --background"
+	}
+	return &commandError{start.Code, fmt.Errorf("the job was not started: %w%s", start, hint)}
 }
 
 // supervise is the process of a supervisor. Its file 3 is told when it is ready, or why it is not.

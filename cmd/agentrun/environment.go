@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/redact/vault"
 	"github.com/agentrun/agentrun/session"
@@ -304,7 +305,7 @@ func (e *environment) readInput(name string, limit int64) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	case int64(len(data)) > limit:
-		return nil, fmt.Errorf("reading %s: it has more than %d bytes, which is the limit", name, limit)
+		return nil, fmt.Errorf("reading %s: it has more than %s, which is the limit", name, quantity.Size(limit))
 	}
 	return data, nil
 }

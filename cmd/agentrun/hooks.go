@@ -10,6 +10,7 @@ import (
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/agent/hook"
 	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 func newHooksCommand(env *environment) *cobra.Command {
@@ -126,7 +127,7 @@ func (e *environment) listHooks() error {
 		if !h.Trusted {
 			trusted = "not trusted"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%v\t%s\t%s\t%q\n", h.On, h.Tool, time.Duration(h.Timeout), trusted, h.Source, h.Command)
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%q\n", h.On, h.Tool, quantity.Time(time.Duration(h.Timeout)), trusted, h.Source, h.Command)
 	}
 	return out.Flush()
 }

@@ -32,7 +32,7 @@ the process that owned it) or lost (the machine was started anew meanwhile).
 With --json start prints an object: id, url, artifact; the others one object a
 line: id, url, state, exitCode, started, ended, artifact, command, and of one
 that did not end by itself signal, or endedBy: timeout, kill, limit (of a
-sandbox) or supervisor (the process that owned it was killed).`,
+sandbox, or of the output) or supervisor (the process that owned it was killed).`,
 		Example: `  agentrun jobs start -- npm run dev
   agentrun jobs tail --follow 0
   agentrun jobs kill 0`,
@@ -68,15 +68,14 @@ agentrun bash --background. What it reads is what jobs send sends. It ends after
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// The program takes the place of the shell, which else would hide a signal that ended it behind a status. Not
-			// all shells take exec -- NAME.
-			run.inPlace = !strings.HasPrefix(args[0], "-")
+			run.argv = args
 			return run.start(cmd.Context(), bash.Quote(args))
 		},
 	}
 	run.timeout = timeout(bash.DefaultJobTimeout)
 	f := cmd.Flags()
 	f.Var(&run.timeout, "timeout", "end the command after `TIME`: 90s, 5m, 30 (seconds)")
+	f.Var(&run.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
 	f.StringVar(&run.cwd, "cwd", "", "run the command in the directory `DIR`")
 	run.confinement.addFlags(f)
 	run.addRedact(f)
@@ -300,6 +299,12 @@ func (e *environment) listJobs(ctx context.Context) (err error) {
 // describeState is the state of a job in words.
 func describeState(j supervisor.Job) string {
 	if j.State == supervisor.Exited && j.ExitCode != nil {
+		switch *j.ExitCode {
+		case bash.CodeNotFound:
+			return fmt.Sprintf("exited %d, command not found", *j.ExitCode)
+		case bash.CodeNotExecutable:
+			return fmt.Sprintf("exited %d, command can not be executed", *j.ExitCode)
+		}
 		return fmt.Sprintf("exited %d", *j.ExitCode)
 	}
 	return string(j.State)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/internal/process"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/sandbox"
@@ -59,8 +60,8 @@ type commandRun struct {
 
 	shell, program string // --shell, --shell-path
 	background     bool
-	inPlace        bool    // a job is a program, and takes the place of its shell
-	after          timeout // --background-after
+	argv           []string // of a job that is a program
+	after          timeout  // --background-after
 
 	pty      ptyFlags
 	terminal *bash.Terminal
@@ -99,7 +100,7 @@ func (t *timeout) String() string {
 	if *t == 0 {
 		return ""
 	}
-	return time.Duration(*t).String()
+	return quantity.Time(time.Duration(*t))
 }
 
 func (t *timeout) Type() string { return "TIME" }

@@ -135,8 +135,17 @@ func ownFiles(s *session.Session) (protected, hidden []string) {
 type sandboxResult struct {
 	Mode    sandbox.Mode      `json:"mode"`
 	Net     string            `json:"net"`
-	Limits  sandbox.Limits    `json:"limits"`
+	Limits  limitsResult      `json:"limits"`
 	Reached []sandbox.Reached `json:"reached"`
+}
+
+// limitsResult are limits with their units in the names; 0 is none, and left out.
+type limitsResult struct {
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
+	Processes   int64 `json:"processes,omitempty"`
+	CPUMS       int64 `json:"cpuMs,omitempty"`
+	FileBytes   int64 `json:"fileBytes,omitempty"`
+	DiskBytes   int64 `json:"diskBytes,omitempty"`
 }
 
 // describeSandbox is nil for a run without one.
@@ -144,7 +153,9 @@ func describeSandbox(p *sandbox.Policy, reached []sandbox.Reached) *sandboxResul
 	if p.IsZero() {
 		return nil
 	}
-	r := &sandboxResult{Mode: p.Mode, Net: "on", Limits: p.Limits, Reached: append([]sandbox.Reached{}, reached...)}
+	l := p.Limits
+	r := &sandboxResult{Mode: p.Mode, Net: "on", Reached: append([]sandbox.Reached{}, reached...)}
+	r.Limits = limitsResult{l.Memory, l.Processes, l.CPU.Milliseconds(), l.File, l.Disk}
 	if r.Mode == "" {
 		r.Mode = sandbox.Off
 	}

@@ -9,7 +9,8 @@ import (
 // floorOf is the house. A package imports packages of lower floors only; the
 // arrows along a floor are in along.
 var floorOf = map[string]int{
-	"blobref": 0,
+	"blobref":           0,
+	"internal/quantity": 0,
 
 	"blobstore":                1,
 	"blobstore/localdir":       1,

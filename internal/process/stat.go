@@ -58,6 +58,9 @@ func ParseStat(b []byte) (Stat, error) {
 	return Stat{State: f[state][0], Parent: ppid, Group: pgrp, Start: ticks}, nil
 }
 
+// Stopped reports whether somebody has stopped the process, by a signal or as a debugger.
+func (s Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
+
 // Dead reports whether the process has ended and only its parent has not taken
 // note.
 func (s Stat) Dead() bool { return s.State == 'Z' || s.State == 'X' }

@@ -412,7 +412,7 @@ func (r *run) conclude(res *Result) {
 	res.Output = WithRemarks(sum.View, res.Remarks(r.Timeout))
 	res.Finish = Finish{
 		Run: r.id, TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
-		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, Delivered: r.stayed, Limits: sandbox.Names(res.Limits),
+		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, Delivered: r.stayed, Limits: res.limits(),
 	}
 	if res.Signal != "" {
 		res.Finish.Signal = &res.Signal

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/sandbox"
 )
@@ -95,6 +96,18 @@ func (e *Exit) used(state *os.ProcessState) {
 	}
 }
 
+// limits are the names of those that the command ran into, with commas between them.
+func (e *Exit) limits() string {
+	names := sandbox.Names(e.Limits)
+	switch {
+	case !e.OutputLimit:
+		return names
+	case names == "":
+		return LimitOutput
+	}
+	return LimitOutput + "," + names
+}
+
 func (e *Exit) code(own int) int {
 	if e.TimedOut {
 		return CodeTimeout
@@ -109,7 +122,7 @@ func (e *Exit) Remarks(timeout time.Duration) []string {
 		r = append(r, fmt.Sprintf("[%v]", e.Start))
 	}
 	if e.TimedOut {
-		r = append(r, fmt.Sprintf("[Command timed out after %v]", timeout))
+		r = append(r, fmt.Sprintf("[Command timed out after %s]", quantity.Time(timeout)))
 	}
 	if e.Cancelled {
 		r = append(r, "[Command cancelled]")

@@ -51,6 +51,9 @@ type Start struct {
 	Owner
 }
 
+// LimitOutput is what Finish.Limits calls Options.MaxOutput, which ended the run.
+const LimitOutput = "output"
+
 // Finish is the details member of the message that a run ends with.
 type Finish struct {
 	Run        string          `json:"run"`
@@ -60,7 +63,8 @@ type Finish struct {
 	DurationMS int64           `json:"durationMs"`
 	TotalBytes int64           `json:"totalBytes"`
 	TotalLines int64           `json:"totalLines"`
-	Limits     string          `json:"limits,omitempty"` // those of the sandbox that it ran into: "memory,processes"
+	// Limits are those that it ran into, of the sandbox and LimitOutput: "memory,processes".
+	Limits string `json:"limits,omitempty"`
 	// Delivered: a run that was to be a job ended before, so that who waited for it has its result.
 	Delivered bool `json:"delivered,omitempty"`
 	// Interrupted is set when the end was recorded by somebody else, later (EndInterrupted): "killed" with the process that

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internal/screen"
 	"github.com/agentrun/agentrun/internal/terminal"
 	"github.com/agentrun/agentrun/outputsink"
@@ -69,7 +70,7 @@ func (t *Terminal) Write(b []byte) (int, error) {
 		}
 		n := min(len(b), maxTyped-len(t.typed))
 		if t.typed = append(t.typed, b[:n]...); n < len(b) {
-			return n, fmt.Errorf("typing before the command runs: there is room for %d bytes", maxTyped)
+			return n, fmt.Errorf("typing before the command runs: there is room for %s", quantity.Size(maxTyped))
 		}
 		return n, nil
 	}
@@ -221,7 +222,7 @@ func (k keyboard) Write(b []byte) (int, error) {
 	n, err := k.File.Write(b)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = fmt.Errorf("typing: the command took %d of %d bytes, and has read no more for %v", n, len(b), typeWait)
+		err = fmt.Errorf("typing: the command took %d of %d bytes, and has read no more for %s", n, len(b), quantity.Time(typeWait))
 	case err != nil:
 		err = ErrNoTerminal
 	}

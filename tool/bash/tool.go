@@ -9,10 +9,12 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/sandbox"
@@ -260,9 +262,18 @@ func ClampTimeout(seconds *float64) (time.Duration, string) {
 	case asked == 0:
 		return 0, ""
 	case asked > limit:
-		return MaxTimeout, fmt.Sprintf("[Timeout clamped to %v (requested %gs; allowed range 1s to %v)]", MaxTimeout, asked, MaxTimeout)
+		return MaxTimeout, fmt.Sprintf("[Timeout clamped to %s (requested %ss; allowed range 1s to %[1]s)]", quantity.Time(MaxTimeout), digits(asked))
 	case asked < 1:
-		return time.Second, fmt.Sprintf("[Timeout clamped to 1s (requested %gs; allowed range 1s to %v)]", asked, MaxTimeout)
+		return time.Second, fmt.Sprintf("[Timeout clamped to 1s (requested %ss; allowed range 1s to %s)]", digits(asked), quantity.Time(MaxTimeout))
 	}
 	return time.Duration(asked * float64(time.Second)), ""
+}
+
+// digits are those of a number as a person writes it, and not all of one that nobody does.
+func digits(f float64) string {
+	const most = 20
+	if text := strconv.FormatFloat(f, 'f', -1, 64); len(text) <= most {
+		return text
+	}
+	return strconv.FormatFloat(f, 'g', 3, 64)
 }

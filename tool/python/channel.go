@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 const (
@@ -64,7 +66,7 @@ func (c *channel) send(v any, files ...*os.File) error {
 		return err
 	}
 	if len(body) > maxFrame {
-		return fmt.Errorf("%d bytes are more than the %d MiB that go to a kernel at once", len(body), maxFrame>>20)
+		return fmt.Errorf("%s are more than the %d MiB that go to a kernel at once", quantity.Bytes(int64(len(body))), maxFrame>>20)
 	}
 	head := make([]byte, 4, 4+keySize)
 	binary.BigEndian.PutUint32(head, uint32(len(body)))

@@ -3,6 +3,8 @@ package python
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 // maxLate is how much of what comes behind the end of its cell is kept for the next one, in bytes.
@@ -60,7 +62,7 @@ func (l *late) take() []byte {
 		}
 	}
 	if l.dropped > 0 {
-		out = fmt.Appendf(out, "[%d bytes that came behind the end of their cells were dropped]\n", l.dropped)
+		out = fmt.Appendf(out, "[%s that came behind the end of their cells were dropped]\n", quantity.Bytes(l.dropped))
 	}
 	for _, p := range l.pieces {
 		line()

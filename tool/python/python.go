@@ -57,6 +57,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
 )
@@ -75,7 +76,7 @@ const MaxCode = 8 << 20
 func CheckCode(code string) error {
 	switch {
 	case len(code) > MaxCode:
-		return fmt.Errorf("the code has %d bytes, and %d are the most: put data into a file", len(code), MaxCode)
+		return fmt.Errorf("the code has %s, and %s are the most: put data into a file", quantity.Bytes(int64(len(code))), quantity.Size(MaxCode))
 	case strings.IndexByte(code, 0) >= 0:
 		return errors.New("the code has a NUL byte, which Python does not read: leave it out")
 	case !utf8.ValidString(code):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentrun/agentrun/internal/charset"
 	"github.com/agentrun/agentrun/internal/lineindex"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internalurl"
 )
 
@@ -82,7 +83,7 @@ func load(ctx context.Context, c internalurl.Content, most int64) ([]byte, error
 		return nil, err
 	}
 	if size > most {
-		return nil, fmt.Errorf("it has %d bytes, and %d are the most", size, most)
+		return nil, fmt.Errorf("it has %s, and %s are the most", quantity.Bytes(size), quantity.Size(most))
 	}
 	data := make([]byte, size)
 	_, err = io.ReadFull(contextReader{ctx, io.NewSectionReader(c, 0, size)}, data)

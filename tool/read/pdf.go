@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/internal/pdftext"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internalurl"
 )
 
@@ -108,7 +109,7 @@ func (s *selection) osFile(ctx context.Context) (*os.File, error) {
 		return nil, err
 	}
 	if size > maxCopied {
-		return nil, fmt.Errorf("it has %d bytes, and %d are the most", size, maxCopied)
+		return nil, fmt.Errorf("it has %s, and %s are the most", quantity.Bytes(size), quantity.Size(maxCopied))
 	}
 	if fd, err = unix.MemfdCreate("agentrun-pdf", unix.MFD_CLOEXEC); err != nil {
 		return nil, err

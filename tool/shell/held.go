@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/tool/bash"
 )
 
@@ -46,7 +47,7 @@ func (h *held) deliver(c *bash.Script) {
 		}
 	}
 	if h.dropped > 0 {
-		write(c.Stdout, fmt.Appendf(nil, "[%d bytes that the background of the shell wrote before were dropped]\n", h.dropped))
+		write(c.Stdout, fmt.Appendf(nil, "[%s that the background of the shell wrote before were dropped]\n", quantity.Bytes(h.dropped)))
 	}
 	for _, p := range h.pieces {
 		if p.stderr {

@@ -48,6 +48,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/tool/bash"
 )
@@ -112,7 +113,7 @@ func CheckScript(script string) error {
 	case strings.IndexByte(script, 0) >= 0:
 		return fmt.Errorf("the script contains a NUL byte, which no shell can be given")
 	case len(script) > MaxScript:
-		return fmt.Errorf("the script has %d bytes, and %d are the most: put it into a file on the host", len(script), MaxScript)
+		return fmt.Errorf("the script has %s, and %s are the most: put it into a file on the host", quantity.Bytes(int64(len(script))), quantity.Size(MaxScript))
 	}
 	var found error
 	internalurl.InScript(script, func(u internalurl.URL) (string, error) {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/tool"
 )
 
@@ -163,7 +164,7 @@ func Compile(raw json.RawMessage) (*jsonschema.Resolved, error) {
 func Check(schema *jsonschema.Resolved, input json.RawMessage) error {
 	switch {
 	case len(input) > MaxInput:
-		return fmt.Errorf("the arguments have %d bytes, and %d are the most", len(input), MaxInput)
+		return fmt.Errorf("the arguments have %s, and %s are the most", quantity.Bytes(int64(len(input))), quantity.Size(MaxInput))
 	case !utf8.Valid(input):
 		return errors.New("the arguments are no UTF-8")
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 // Old is a file before a change.
@@ -247,7 +248,7 @@ func (t *turn) prepare(change func(Old) ([]byte, error)) (Changed, error) {
 		return Changed{}, &refusal{err}
 	}
 	if len(content) > MaxFile {
-		return Changed{}, fmt.Errorf("it would have %d bytes, and %d are the most: %w", len(content), MaxFile, ErrTooLarge)
+		return Changed{}, fmt.Errorf("it would have %s, and %s are the most: %w", quantity.Bytes(int64(len(content))), quantity.Size(MaxFile), ErrTooLarge)
 	}
 	done := Changed{Path: t.Path, Made: !old.Exists, Old: data, New: content}
 	done.Same = old.Exists && bytes.Equal(data, content)
@@ -276,7 +277,7 @@ func (t *turn) read() ([]byte, error) {
 	case info.Mode().Perm()&0o222 == 0:
 		return nil, ErrReadOnly
 	case info.Size() > MaxFile:
-		return nil, fmt.Errorf("it has %d bytes, and %d are the most: %w", info.Size(), MaxFile, ErrTooLarge)
+		return nil, fmt.Errorf("it has %s, and %s are the most: %w", quantity.Bytes(info.Size()), quantity.Size(MaxFile), ErrTooLarge)
 	}
 	if t.id, err = f.Identify(); err != nil {
 		return nil, err
