@@ -23,7 +23,6 @@ import (
 	"github.com/agentrun/agentrun/agent/permission"
 	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/config"
-	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/task"
@@ -51,6 +50,7 @@ type agentCommand struct {
 	time     timeout
 	confine  confinement
 	apart    bool // --detach
+	record   string
 }
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
@@ -58,6 +58,7 @@ func (c *agentCommand) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.thinking, "thinking", "", "how much the model thinks: `LEVEL`, off to xhigh")
 	f.Float64Var(&c.cost, "max-cost", 0, "end the run when it has cost `N` US dollars")
 	f.Var(&c.time, "max-time", "end the run after `TIME`: 10m, 2h, 30 (seconds)")
+	f.StringVar(&c.record, "record", "", "write what the model says to a new `FILE`, which --model script:FILE plays")
 	c.confine.roots.addFlag(f)
 	c.confine.addFlags(f)
 	c.addRedact(f)
@@ -77,6 +78,9 @@ The run is in the session from its first moment. One that was interrupted,
 cancelled or killed goes on with agentrun resume. A new PROMPT in a session
 whose run was not completed takes the place of that run, which is said: its
 conversation stays, its subagents in the background go on.
+
+With --record what the model and those of subagents say is written to a script,
+without secrets: run --model script:FILE plays it again, without a provider.
 
 run ends when the agent and all its subagents have. With --detach it prints the
 id of the session as soon as the agent is at work in the background, as a job of
@@ -196,7 +200,12 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if with, err = c.enterMode(ctx, b, with); err != nil {
 		return err
 	}
-	w, err := c.prepare(ctx, b, mdl, set)
+	models, err := c.recording(mdl, b.session)
+	if err != nil {
+		return err
+	}
+	defer models.close()
+	w, err := c.prepare(ctx, b, models, set)
 	if err != nil {
 		return err
 	}
@@ -269,7 +278,7 @@ func (c *agentCommand) confined(b *workbench) (err error) {
 }
 
 // prepare makes the agent of the session and its tree of subagents.
-func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Model, set json.RawMessage) (*work, error) {
+func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models, set json.RawMessage) (*work, error) {
 	rules, err := permissions(b.session.Home(), b.policy != nil)
 	if err != nil {
 		return nil, err
@@ -296,7 +305,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 	budget := agent.NewBudget(nil, agent.Limits{})
 	all := []*permission.Rules{rules}
 	tree, err := task.New(task.Options{
-		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: mdl, Model: c.openModel, Rules: all, Ask: view.asker(),
+		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: models.first, Model: models.open, Rules: all, Ask: view.asker(),
 		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
 			own := *b
 			own.session = of.Session
@@ -344,7 +353,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, mdl model.Mode
 		return nil, errors.Join(err, release())
 	}
 	o := agent.Options{
-		Session: b.session, Model: mdl, Spec: c.model, Settings: set, Tools: offered, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
+		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Tools: offered, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
 		Hooks: hooks.Agent(), More: c.board.Rules, Artifacts: dir, Observe: func(e agent.Event) {
 			if mode, ok := e.(agent.ModeChanged); ok {
 				c.board.Entered(mode.Mode)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/internal/withhold"
@@ -40,7 +41,10 @@ func (c *agentCommand) detach(ctx context.Context, b *workbench, w *work, said s
 	if err != nil {
 		return fmt.Errorf("finding agentrun itself: %w; %s", err, resumes)
 	}
-	argv := c.resumeArguments(s)
+	argv, err := c.resumeArguments(s)
+	if err != nil {
+		return err
+	}
 	command := supervisor.Command{
 		Script: bash.Quote(append([]string{"agentrun"}, argv...)), Runs: "exec " + bash.Quote(append([]string{program}, argv...)), Aside: true,
 	}
@@ -72,7 +76,7 @@ func (c *agentCommand) detach(ctx context.Context, b *workbench, w *work, said s
 }
 
 // resumeArguments are those with which agentrun goes on with the run in the background.
-func (c *agentCommand) resumeArguments(s *session.Session) []string {
+func (c *agentCommand) resumeArguments(s *session.Session) ([]string, error) {
 	argv := []string{"resume", "--home", s.Home()}
 	if c.durability.given {
 		how := c.durability.String()
@@ -87,7 +91,14 @@ func (c *agentCommand) resumeArguments(s *session.Session) []string {
 	if c.quiet {
 		argv = append(argv, "--quiet")
 	}
-	return append(argv, "--", s.ID())
+	if c.record != "" {
+		file, err := filepath.Abs(c.record)
+		if err != nil {
+			return nil, fmt.Errorf("finding %s: %w", c.record, err)
+		}
+		argv = append(argv, "--record", file)
+	}
+	return append(argv, "--", s.ID()), nil
 }
 
 // taken waits until the run that began with an entry of the log is driven by the job that resumes it.

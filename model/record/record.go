@@ -43,7 +43,12 @@ type Options struct {
 
 // Model records what is said to another. It is as safe for concurrent use as that one.
 type Model struct {
-	inner  model.Model
+	inner model.Model
+	*tape
+}
+
+// tape is where a conversation is recorded.
+type tape struct {
 	redact func([]byte) []byte
 
 	mu   sync.Mutex
@@ -57,13 +62,17 @@ var _ model.Model = (*Model)(nil)
 // New records what is said to inner. The writer gets whole lines, each in one write; its
 // owner closes it.
 func New(inner model.Model, w io.Writer, o Options) *Model {
-	m := &Model{inner: inner, redact: o.Redact, w: w, next: map[string]int{}}
+	m := &Model{inner, &tape{redact: o.Redact, w: w, next: map[string]int{}}}
 	i := inner.Info()
 	m.write(script.Head{Script: script.Version, Model: script.ModelInfo{
 		ID: i.ID, ContextWindow: i.ContextWindow, MaxOutput: i.MaxOutput, Prices: i.Prices, Images: i.Images,
 	}})
 	return m
 }
+
+// Beside records what is said to another model in the same script, which says what the first one is: agents of one
+// conversation may ask several.
+func (m *Model) Beside(inner model.Model) *Model { return &Model{inner, m.tape} }
 
 // Info says what the model is.
 func (m *Model) Info() model.Info { return m.inner.Info() }
@@ -97,60 +106,60 @@ func (m *Model) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 	}
 }
 
-func (m *Model) answered(req *model.Request, a *entry.AssistantMessage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.reach(req) {
+func (t *tape) answered(req *model.Request, a *entry.AssistantMessage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.reach(req) {
 		return
 	}
-	m.next[req.Agent] = req.Turn + 1
-	line := m.line(req)
-	m.say(&line, a)
+	t.next[req.Agent] = req.Turn + 1
+	line := t.line(req)
+	t.say(&line, a)
 	if a.StopReason == entry.StopLength {
 		line.Stop = entry.StopLength
 	}
-	m.write(line)
+	t.write(line)
 }
 
-func (m *Model) failed(req *model.Request, e *model.Error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.reach(req) {
+func (t *tape) failed(req *model.Request, e *model.Error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.reach(req) {
 		return
 	}
-	line := m.line(req)
+	line := t.line(req)
 	if e.Kind == model.KindInvalid {
 		line.Expect = nil // what was wrong may be what a script refuses first
 	}
 	if e.Partial != nil {
-		m.say(&line, e.Partial)
+		t.say(&line, e.Partial)
 	}
 	if e.Kind == model.KindCut {
 		line.Say = append(line.Say, script.Step{Cut: true})
 	} else {
 		line.Say = append(line.Say, script.Step{Error: &script.Failure{
-			Kind: e.Kind, Status: e.Status, RetryAfter: script.Duration(e.RetryAfter), Message: m.clean(e.Message),
+			Kind: e.Kind, Status: e.Status, RetryAfter: script.Duration(e.RetryAfter), Message: t.clean(e.Message),
 		}})
 	}
-	m.write(line)
+	t.write(line)
 }
 
 // reach brings the script to the turn of a request. It is false if the script is beyond.
-func (m *Model) reach(req *model.Request) bool {
-	next := m.next[req.Agent]
+func (t *tape) reach(req *model.Request) bool {
+	next := t.next[req.Agent]
 	if req.Turn < next {
-		m.fail(fmt.Errorf("recording agent %s: turn %d was answered before; a script has one answer for it", req.Agent, req.Turn))
+		t.fail(fmt.Errorf("recording agent %s: turn %d was answered before; a script has one answer for it", req.Agent, req.Turn))
 		return false
 	}
 	if missing := req.Turn - next; missing > 0 {
-		m.write(script.Line{Agent: req.Agent, Say: []script.Step{}, Times: missing, Note: "turns before the recording"})
-		m.next[req.Agent] = req.Turn
+		t.write(script.Line{Agent: req.Agent, Say: []script.Step{}, Times: missing, Note: "turns before the recording"})
+		t.next[req.Agent] = req.Turn
 	}
 	return true
 }
 
 // line is a line without what is said.
-func (m *Model) line(req *model.Request) script.Line {
+func (t *tape) line(req *model.Request) script.Line {
 	n := len(req.Messages)
 	expect := &script.Expect{Messages: &n}
 	line := script.Line{Agent: req.Agent, Expect: expect, Say: []script.Step{}}
@@ -160,7 +169,7 @@ func (m *Model) line(req *model.Request) script.Line {
 	if n > 0 {
 		last := req.Messages[n-1]
 		expect.Last = &script.ExpectMessage{Role: last.MessageRole()}
-		note := m.clean(entry.Text(last))
+		note := t.clean(entry.Text(last))
 		if len(note) > noteSize {
 			note = string(bytes.ToValidUTF8([]byte(note[:noteSize]), nil)) + "…"
 		}
@@ -170,21 +179,21 @@ func (m *Model) line(req *model.Request) script.Line {
 }
 
 // say adds the blocks of an answer to a line.
-func (m *Model) say(line *script.Line, a *entry.AssistantMessage) {
+func (t *tape) say(line *script.Line, a *entry.AssistantMessage) {
 	for _, b := range a.Content.Blocks() {
 		var s script.Step
 		switch b := b.(type) {
 		case entry.TextBlock:
-			s = script.Step{Text: script.Pieces{m.clean(b.Text)}, Signature: b.Signature}
+			s = script.Step{Text: script.Pieces{t.clean(b.Text)}, Signature: b.Signature}
 		case entry.ThinkingBlock:
-			s = script.Step{Thinking: script.Pieces{m.clean(b.Thinking)}, Signature: b.Signature}
+			s = script.Step{Thinking: script.Pieces{t.clean(b.Thinking)}, Signature: b.Signature}
 		case entry.RedactedThinkingBlock:
 			s = script.Step{Redacted: b.Data}
 		case entry.ToolCallBlock:
 			s = script.Step{Call: b.Name, ID: b.ID}
 			if text, invalid := model.InvalidArguments(b); invalid {
-				s.RawArgs = script.Pieces{m.clean(text)}
-			} else if args := m.clean(string(b.Arguments)); json.Valid([]byte(args)) {
+				s.RawArgs = script.Pieces{t.clean(text)}
+			} else if args := t.clean(string(b.Arguments)); json.Valid([]byte(args)) {
 				s.Args = json.RawMessage(args)
 			} else {
 				s.RawArgs = script.Pieces{args}
@@ -203,30 +212,30 @@ func (m *Model) say(line *script.Line, a *entry.AssistantMessage) {
 }
 
 // clean takes secrets out of a text.
-func (m *Model) clean(s string) string {
-	if m.redact == nil {
+func (t *tape) clean(s string) string {
+	if t.redact == nil {
 		return s
 	}
-	return string(m.redact([]byte(s)))
+	return string(t.redact([]byte(s)))
 }
 
 // write adds a line.
-func (m *Model) write(line any) {
+func (t *tape) write(line any) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
 	e.SetEscapeHTML(false)
 	err := e.Encode(line)
 	if err == nil {
-		_, err = m.w.Write(buf.Bytes())
+		_, err = t.w.Write(buf.Bytes())
 	}
 	if err != nil {
-		m.fail(fmt.Errorf("recording the conversation: %w", err))
+		t.fail(fmt.Errorf("recording the conversation: %w", err))
 	}
 }
 
 // fail keeps the first thing that went wrong.
-func (m *Model) fail(err error) {
-	if m.err == nil {
-		m.err = err
+func (t *tape) fail(err error) {
+	if t.err == nil {
+		t.err = err
 	}
 }
