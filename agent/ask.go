@@ -19,13 +19,15 @@ type Retries struct {
 	Longest time.Duration // between two
 	// Patience is the longest time that a provider may ask to wait; a request that asks for more fails.
 	Patience time.Duration
-	// Silence is how long a stream may yield nothing before it counts as cut.
+	// Silence is how long a stream may yield nothing of an answer before it counts as cut. Signs that the provider is still
+	// there do not count: one that gives nothing else would be waited for without end.
 	Silence time.Duration
 }
 
-// DefaultRetries wait a few minutes altogether, and as long as a provider asks for besides.
+// DefaultRetries wait a few minutes altogether, and as long as a provider asks for besides. Models reason for minutes in silence;
+// a connection over which nothing comes at all is given up by the adapters, sooner than here.
 var DefaultRetries = Retries{
-	Tries: 8, First: time.Second, Longest: time.Minute, Patience: 10 * time.Minute, Silence: 5 * time.Minute,
+	Tries: 8, First: time.Second, Longest: time.Minute, Patience: 10 * time.Minute, Silence: 20 * time.Minute,
 }
 
 func (o Retries) orDefault() Retries {
@@ -120,9 +122,12 @@ func (r *run) stream(ctx context.Context) (entry.AssistantMessage, error) {
 			}
 			return entry.AssistantMessage{}, err
 		}
-		silence.Reset(r.Retries.Silence)
-		if stop, ok := event.(model.Stop); ok {
-			return stop.Message, nil
+		switch event := event.(type) {
+		case model.Stop:
+			return event.Message, nil
+		case model.UsageSoFar: // perhaps with nothing new in it
+		default:
+			silence.Reset(r.Retries.Silence)
 		}
 		r.observe(Answering{event})
 	}
