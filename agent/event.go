@@ -80,6 +80,18 @@ type (
 	// Compacted says that the context was made shorter.
 	Compacted struct{ Tokens int64 } // that it had before, as estimated
 
+	// Spawned is a subagent that has its id. It works when it is its turn. It is observed as an event of the subagent, before
+	// any other.
+	Spawned struct{ Type string } // of the agent
+
+	// Reported is a subagent whose end is in the log of the agent that started it, and whose report is kept. Status is one of
+	// those of package task, which know more than that of the Outcome. It is observed as an event of the subagent.
+	Reported struct {
+		Status, Reason string
+		URL            string // of the report; "" when there is none
+		Spent          Spent
+	}
+
 	// Ended is the end of a run.
 	Ended struct{ Outcome Outcome }
 )
@@ -95,4 +107,6 @@ func (ModeChanged) event()  {}
 func (TodoChanged) event()  {}
 func (Warned) event()       {}
 func (Compacted) event()    {}
+func (Spawned) event()      {}
+func (Reported) event()     {}
 func (Ended) event()        {}

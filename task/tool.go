@@ -131,8 +131,10 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 		return tool.Result{}, unfinished(err)
 	}
 	if in.Background {
+		t.tree.announce(jobs)
 		return t.startInBackground(ctx, jobs, in.Context)
 	}
+	t.tree.announce(jobs)
 	t.parent.slot.lend()
 	defer t.parent.slot.reclaim()
 	reports := make([]report, len(jobs))

@@ -35,6 +35,7 @@ type report struct {
 func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared string) (report, error) {
 	began := time.Now()
 	if j.end != nil {
+		t.told(j.id, *j.end)
 		return t.kept(ctx, j)
 	}
 	s, err := at.wait(ctx)
@@ -48,6 +49,28 @@ func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared 
 	}
 	r.took = time.Since(began)
 	return t.keep(ctx, p, j, r)
+}
+
+// announce tells whoever observes the tree of subagents that have their ids, in their order.
+func (t *Tree) announce(jobs []*job) {
+	if t.o.Observe == nil {
+		return
+	}
+	for _, j := range jobs {
+		t.o.Observe(j.id.String(), agent.Spawned{Type: j.typ.Name})
+	}
+}
+
+// told tells whoever observes the tree of an end that is in the log.
+func (t *Tree) told(id artifacts.AgentID, end End) {
+	if t.o.Observe == nil {
+		return
+	}
+	url := ""
+	if end.Version > 0 {
+		url = "agent://" + id.String()
+	}
+	t.o.Observe(id.String(), agent.Reported{Status: string(end.Status), Reason: end.Reason, URL: url, Spent: end.Spent})
 }
 
 // errStopped is told of a subagent in the background whose parent was stopped. It goes on with that.
@@ -195,6 +218,7 @@ func (t *Tree) keep(ctx context.Context, p *Parent, j *job, r report) (report, e
 		return r, err
 	}
 	p.kin.ended(r.end)
+	t.told(r.id, r.end)
 	return r, nil
 }
 

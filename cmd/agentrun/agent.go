@@ -72,7 +72,24 @@ func newRunCommand(env *environment) *cobra.Command {
 		Long: `run gives PROMPT to an agent, which works in the session: it asks the model and
 makes the tool calls that the model wants, until there is nothing more to do.
 Its answers go to standard output, what its tools and subagents do to standard
-error. With --json everything is one object a line.
+error. At a terminal the agents, what they do and what they have spent stand
+below that as a tree, as long as the run goes on.
+
+With --json each event is one object a line: v (the version of this form, 1),
+agent (main, or the id of a subagent), event, and what belongs to it:
+  begin      session
+  state      state: thinking, calling, waiting, compacting, stopped, failed
+  text       text, a piece of an answer; thinking is one of its thoughts
+  answer     entry, text: the whole answer, which is in the log
+  call       id, tool, arguments
+  result     id, tool, entry, text, isError, artifact, durationMs
+  retry      error, durationMs (until the request is made again)
+  heard      entry, text: what somebody said with agentrun task send
+  spawned    type: a subagent that will work when it is its turn
+  reported   status, reason, url, spent: its end, as agentrun tasks has it
+  mode, todo, warning, compacted: mode, items, text
+  end        outcome: run, status, reason, text, entry, spent, calls, usage
+Members without a value are left out. Others may be added to this version.
 
 The run is in the session from its first moment. One that was interrupted,
 cancelled or killed goes on with agentrun resume. A new PROMPT in a session
@@ -213,9 +230,10 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if c.apart {
 		return c.detach(ctx, b, w, said, with)
 	}
+	w.view.begin(b.session.ID())
+	defer w.view.leave() // also when this panics
 	sigs := c.catchSignals(ctx)
 	defer sigs.release()
-	w.view.begin(b.session.ID())
 	var out agent.Outcome
 	if prompt != nil {
 		out, err = w.agent.Run(sigs.ctx, entry.PlainText(said), with...)

@@ -5,30 +5,81 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/agent/plan"
+	"github.com/agentrun/agentrun/cmd/agentrun/internal/runview"
 	"github.com/agentrun/agentrun/model"
 )
 
-// agentView shows a run as it goes: what the agent says on standard output, everything else on standard error; with
-// --json one object a line.
+// agentView shows a run as it goes: what the agent says on standard output, everything else on standard error; both below
+// one another with the tree of agents at a terminal; with --json one object a line.
 type agentView struct {
 	*environment
-	mu   sync.Mutex
-	line bool // standard output is in the middle of a line
+	mu    sync.Mutex
+	line  bool          // standard output is in the middle of a line
+	clean *runview.Text // of what goes to a terminal; nil where it is a file
+
+	live    *runview.Live // nil where there is no terminal
+	stderr0 io.Writer     // standard error itself, while there is a live view
+	resized chan os.Signal
+
+	asking sync.Mutex // guards lines
+	lines  chan string
 }
 
-func newAgentView(e *environment) *agentView { return &agentView{environment: e} }
+func newAgentView(e *environment) *agentView {
+	v := &agentView{environment: e}
+	if columns(e.stdout) > 0 && !e.json {
+		v.clean = &runview.Text{}
+	}
+	return v
+}
+
+// begin is the beginning of the run.
+func (v *agentView) begin(session string) {
+	if v.json {
+		_ = printJSON(v.stdout, agentEvent{Version: 1, Agent: agent.MainID, Event: "begin", Session: session})
+	}
+	if v.json || v.quiet || columns(v.stdout) == 0 || columns(v.stderr) == 0 || os.Getenv("TERM") == "dumb" {
+		return
+	}
+	v.live = runview.NewLive(v.stdout, func() (int, int) { return extent(v.stdout) }, coloured(v.stdout))
+	v.stderr0, v.environment.stderr = v.environment.stderr, v.live
+	v.resized = make(chan os.Signal, 1)
+	signal.Notify(v.resized, syscall.SIGWINCH)
+	go func(live *runview.Live) {
+		for range v.resized {
+			live.Redraw()
+		}
+	}(v.live)
+}
+
+// leave ends the live view, if there is one.
+func (v *agentView) leave() {
+	if v.live == nil {
+		return
+	}
+	signal.Stop(v.resized)
+	close(v.resized) // nothing is sent after Stop
+	v.live.Close()
+	v.environment.stderr, v.live = v.stderr0, nil
+}
 
 // agentEvent is what run --json prints. Members that an event does not have are left out.
 type agentEvent struct {
 	Version    int             `json:"v"` // of this form: 1
 	Agent      string          `json:"agent"`
-	Event      string          `json:"event"` // begin, state, text, thinking, answer, retry, call, result, heard, mode, todo, warning, compacted, end
+	Event      string          `json:"event"` // as run --help lists them
 	Session    string          `json:"session,omitempty"`
 	State      agent.State     `json:"state,omitempty"`
 	Text       string          `json:"text,omitempty"`
@@ -42,14 +93,12 @@ type agentEvent struct {
 	Error      string          `json:"error,omitempty"`
 	Mode       plan.Mode       `json:"mode,omitempty"`
 	Items      []plan.Item     `json:"items,omitempty"` // of todo
+	Type       string          `json:"type,omitempty"`  // of a subagent
+	Status     string          `json:"status,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	URL        string          `json:"url,omitempty"` // of a report
+	Spent      *agent.Spent    `json:"spent,omitempty"`
 	Outcome    *agent.Outcome  `json:"outcome,omitempty"`
-}
-
-// begin is the beginning of the run.
-func (v *agentView) begin(session string) {
-	if v.json {
-		_ = printJSON(v.stdout, agentEvent{Version: 1, Agent: agent.MainID, Event: "begin", Session: session})
-	}
 }
 
 // observe shows an event of an agent.
@@ -63,14 +112,19 @@ func (v *agentView) observe(id string, e agent.Event) {
 		}
 		return
 	}
+	if v.live != nil {
+		v.live.Observe(id, e)
+		return
+	}
 	main := id == agent.MainID
 	switch e := e.(type) {
 	case agent.Answering:
 		if delta, ok := e.Event.(model.TextDelta); ok && main {
-			fmt.Fprint(v.stdout, delta.Text)
-			if delta.Text != "" {
-				v.line = !strings.HasSuffix(delta.Text, "\n")
+			text := delta.Text
+			if v.clean != nil {
+				text = v.clean.Add(text)
 			}
+			v.print(text)
 		}
 	case agent.Answered:
 		v.endLine()
@@ -98,7 +152,18 @@ func (v *agentView) observe(id string, e agent.Event) {
 	}
 }
 
+// print prints what the agent says.
+func (v *agentView) print(text string) {
+	if text != "" {
+		fmt.Fprint(v.stdout, text)
+		v.line = !strings.HasSuffix(text, "\n")
+	}
+}
+
 func (v *agentView) endLine() {
+	if v.clean != nil {
+		v.print(v.clean.End())
+	}
 	if v.line {
 		fmt.Fprintln(v.stdout)
 		v.line = false
@@ -109,6 +174,7 @@ func (v *agentView) endLine() {
 func (v *agentView) end(out agent.Outcome) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.leave()
 	v.endLine()
 	if v.json || out.Status != agent.Completed {
 		return
@@ -162,6 +228,10 @@ func describeEvent(e agent.Event) (agentEvent, bool) {
 		return agentEvent{Event: "warning", Text: e.Text}, true
 	case agent.Compacted:
 		return agentEvent{Event: "compacted"}, true
+	case agent.Spawned:
+		return agentEvent{Event: "spawned", Type: e.Type}, true
+	case agent.Reported:
+		return agentEvent{Event: "reported", Status: e.Status, Reason: e.Reason, URL: e.URL, Spent: &e.Spent}, true
 	case agent.Ended:
 		return agentEvent{Event: "end", Outcome: &e.Outcome}, true
 	}
@@ -174,20 +244,45 @@ func (v *agentView) asker() func(context.Context, agent.Question) (bool, error) 
 		return nil
 	}
 	return func(ctx context.Context, q agent.Question) (bool, error) {
+		v.asking.Lock() // one after the other
+		defer v.asking.Unlock()
 		v.mu.Lock()
-		defer v.mu.Unlock()
+		out := v.stderr
+		if v.live != nil {
+			defer v.live.Hold()()
+			out = v.stderr0
+		}
 		v.endLine()
-		fmt.Fprintf(v.stderr, "agentrun: %s wants to call %s with %s\n%v. May it? [y/N] ", q.Agent, q.Tool, visible(string(q.Arguments)), q.Decision)
-		answer := make(chan string, 1)
-		go func() {
-			line, _ := bufio.NewReader(v.stdin).ReadString('\n') // what is no line is a no
-			answer <- strings.ToLower(strings.TrimSpace(line))
-		}()
+		v.mu.Unlock()
+		_ = unix.IoctlSetInt(int(v.stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH) // what was typed before is no answer
+		fmt.Fprintf(out, "agentrun: %s wants to call %s with %s\n%v. May it? [y/N] ", runview.Clean(q.Agent), runview.Clean(q.Tool),
+			runview.CleanLines(string(q.Arguments)), runview.Clean(fmt.Sprint(q.Decision)))
 		select {
-		case said := <-answer:
+		case said := <-v.typed():
+			said = strings.ToLower(strings.TrimSpace(said))
 			return said == "y" || said == "yes", nil
 		case <-ctx.Done():
+			fmt.Fprintln(out)
 			return false, context.Cause(ctx)
 		}
 	}
+}
+
+// typed are the lines that a person types, from the first question on.
+func (v *agentView) typed() <-chan string {
+	if v.lines == nil {
+		v.lines = make(chan string)
+		go func() {
+			in := bufio.NewReader(v.stdin)
+			for {
+				line, err := in.ReadString('\n')
+				v.lines <- line // what is no line is a no
+				if err != nil {
+					close(v.lines)
+					return
+				}
+			}
+		}()
+	}
+	return v.lines
 }

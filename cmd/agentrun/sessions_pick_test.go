@@ -27,6 +27,8 @@ type terminalProgram struct {
 	more *sync.Cond
 	sent []byte
 	over bool
+
+	resizes []resize // in their order
 }
 
 // pickerHome is a home with sessions in two directories, and the environment to use
@@ -135,13 +137,24 @@ func cutLast(s, sep string) (before, after string) {
 // await waits until the screen is as wanted.
 func (p *terminalProgram) await(what string, wanted func(screen string) bool) {
 	p.t.Helper()
+	p.awaitOf(p.screen, what, wanted)
+}
+
+// awaitShown is await for a program that does not draw everything each time.
+func (p *terminalProgram) awaitShown(what string, wanted func(screen string) bool) {
+	p.t.Helper()
+	p.awaitOf(p.emulated, what, wanted)
+}
+
+func (p *terminalProgram) awaitOf(screen func() string, what string, wanted func(screen string) bool) {
+	p.t.Helper()
 	late := time.AfterFunc(time.Minute, func() { p.cmd.Process.Kill() }) // else a test that fails would wait for ever
 	defer late.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for !wanted(p.screen()) {
+	for !wanted(screen()) {
 		if p.over {
-			p.t.Fatalf("the program ended before there was %s; it wrote %q", what, p.sent)
+			p.t.Fatalf("the program ended before there was %s; it wrote %q, and the screen is\n%s", what, p.sent, screen())
 		}
 		p.more.Wait()
 	}

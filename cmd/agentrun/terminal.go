@@ -9,18 +9,24 @@ import (
 
 // columns is how wide the terminal behind w is, 0 when there is none.
 func columns(w io.Writer) int {
+	columns, _ := extent(w)
+	return columns
+}
+
+// extent is the size of the terminal behind w, 0 when there is none.
+func extent(w io.Writer) (columns, rows int) {
 	f, ok := w.(*os.File)
 	if !ok {
-		return 0
+		return 0, 0
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	switch {
 	case err != nil:
-		return 0
-	case size.Col == 0:
-		return 80 // a terminal that does not know its size
+		return 0, 0
+	case size.Col == 0 || size.Row == 0:
+		return 80, 24 // a terminal that does not know its size
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
 }
 
 // style is an SGR sequence, or nothing where colours are not wanted.

@@ -95,9 +95,10 @@ var floorOf = map[string]int{
 	"agent/plan":          4,
 	"task":                5,
 
-	"cmd/agentrun/internal/anew":   7,
-	"cmd/agentrun/internal/picker": 7,
-	"cmd/agentrun":                 8,
+	"cmd/agentrun/internal/anew":    7,
+	"cmd/agentrun/internal/picker":  7,
+	"cmd/agentrun/internal/runview": 7,
+	"cmd/agentrun":                  8,
 }
 
 // arrow is an import along a floor.
