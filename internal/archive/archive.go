@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,8 @@ const (
 	MaxMember = 64 << 20
 	// maxDirectory is the largest directory of a zip archive, in bytes.
 	maxDirectory = 16 << 20
+	// maxNames is how many bytes the names in a listing have: one of tar may have a million.
+	maxNames = 64 << 20
 )
 
 // Format is how an archive is written down; "" is none.
@@ -136,6 +139,11 @@ func plain(name string) string {
 	return name
 }
 
+// Has reports whether there is a member of that name.
+func (a *Archive) Has(name string) bool {
+	return slices.ContainsFunc(a.Members, func(m Member) bool { return same(m.Name, name) })
+}
+
 // Below are the members within a directory of the archive; of the whole for "".
 func (a *Archive) Below(dir string) []Member {
 	dir = strings.TrimSuffix(plain(dir), "/")
@@ -151,10 +159,12 @@ func (a *Archive) Below(dir string) []Member {
 	return list
 }
 
+var errMember = fmt.Errorf("it has more than 64 MiB: %w", ErrTooLarge)
+
 // load takes a member into memory.
 func load(ctx context.Context, r io.Reader, claimed int64) (Content, error) {
 	if claimed > MaxMember {
-		return Content{}, fmt.Errorf("it has %d bytes, and %d are the most: %w", claimed, MaxMember, ErrTooLarge)
+		return Content{}, errMember
 	}
 	var b bytes.Buffer
 	n, err := io.Copy(&b, io.LimitReader(cancelled{ctx, r}, MaxMember+1))
@@ -162,7 +172,7 @@ func load(ctx context.Context, r io.Reader, claimed int64) (Content, error) {
 		return Content{}, err
 	}
 	if n > MaxMember {
-		return Content{}, fmt.Errorf("it has more than %d bytes: %w", MaxMember, ErrTooLarge)
+		return Content{}, errMember
 	}
 	return Content{bytes.NewReader(b.Bytes()), n}, nil
 }

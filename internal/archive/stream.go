@@ -121,6 +121,7 @@ func (s Source) listStream(ctx context.Context) (Archive, error) {
 	}
 	defer t.close()
 	a := Archive{Format: t.format}
+	names := 0
 	if t.tar == nil {
 		a.Members = []Member{{Name: t.name, Size: -1}}
 		return a, nil
@@ -131,7 +132,7 @@ func (s Source) listStream(ctx context.Context) (Archive, error) {
 		case err == io.EOF:
 			return a, nil
 		case errors.Is(err, errScan):
-			a.Cut = fmt.Sprintf("only the first %d members are listed, for the next is behind %d bytes", len(a.Members), int64(MaxScan))
+			a.Cut = fmt.Sprintf("only the first %d members are listed, for the next is behind 1 GiB of content", len(a.Members))
 			return a, nil
 		case ctx.Err() != nil:
 			return a, ctx.Err()
@@ -142,6 +143,10 @@ func (s Source) listStream(ctx context.Context) (Archive, error) {
 			return a, fmt.Errorf("reading the tar archive: %w", err)
 		case len(a.Members) == MaxMembers:
 			a.Cut = fmt.Sprintf("only the first %d members are listed", MaxMembers)
+			return a, nil
+		}
+		if names += len(h.Name) + len(h.Linkname); names > maxNames {
+			a.Cut = fmt.Sprintf("only the first %d members are listed, for the names have more than 64 MiB", len(a.Members))
 			return a, nil
 		}
 		a.Members = append(a.Members, Member{Name: h.Name, Size: h.Size, Mode: h.FileInfo().Mode(), Link: h.Linkname})
@@ -170,7 +175,7 @@ func (s Source) openStream(ctx context.Context, name string) (Content, error) {
 		case err == io.EOF:
 			return Content{}, ErrNoMember
 		case errors.Is(err, errScan):
-			return Content{}, fmt.Errorf("it is not within the first %d bytes of the content: %w", int64(MaxScan), ErrTooLarge)
+			return Content{}, fmt.Errorf("it is not within the first 1 GiB of the content: %w", ErrTooLarge)
 		case ctx.Err() != nil:
 			return Content{}, ctx.Err()
 		case err != nil && !errors.Is(err, tar.ErrInsecurePath):

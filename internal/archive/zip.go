@@ -17,7 +17,7 @@ type budget struct {
 	left int64
 }
 
-var errDirectory = fmt.Errorf("its directory is larger than %d bytes: %w", maxDirectory, ErrTooLarge)
+var errDirectory = fmt.Errorf("its directory is larger than 16 MiB: %w", ErrTooLarge)
 
 func (b *budget) ReadAt(p []byte, off int64) (int, error) {
 	if b.left -= int64(len(p)); b.left < 0 {

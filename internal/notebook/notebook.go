@@ -99,7 +99,7 @@ type file struct {
 // Render makes text of a notebook. The error matches ErrNotebook for what is none.
 func Render(data []byte) (Notebook, error) {
 	if len(data) > MaxFile {
-		return Notebook{}, fmt.Errorf("it has %d bytes, and %d are the most that are shown as a notebook: %w", len(data), MaxFile, ErrNotebook)
+		return Notebook{}, fmt.Errorf("it has more than the 64 MiB that are shown as a notebook: %w", ErrNotebook)
 	}
 	var f file
 	var wrong *json.UnmarshalTypeError

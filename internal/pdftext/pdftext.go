@@ -84,7 +84,7 @@ func Read(caller context.Context, f *os.File, first, last int, page func(Page) b
 	if info, err := f.Stat(); err != nil {
 		return 0, fmt.Errorf("reading the PDF: %w", err)
 	} else if info.Size() > MaxFile {
-		return 0, fmt.Errorf("it has %d bytes, and %d are the most: %w", info.Size(), MaxFile, ErrDamaged)
+		return 0, fmt.Errorf("it has more than the 256 MiB that are read: %w", ErrDamaged)
 	}
 	ctx, cancel := context.WithTimeout(caller, deadline)
 	defer cancel()

@@ -80,7 +80,7 @@ func Fit(data []byte, mimeType string) (p Picture, err error) {
 		return Picture{}, fmt.Errorf("%s is no picture that models are shown: convert it to PNG or JPEG", mimeType)
 	}
 	if len(data) > MaxFile {
-		return Picture{}, fmt.Errorf("it has %d bytes, and %d are the most: %w", len(data), MaxFile, ErrTooLarge)
+		return Picture{}, fmt.Errorf("it has more than 64 MiB: %w", ErrTooLarge)
 	}
 	size, err := format.config(bytes.NewReader(data))
 	if err != nil {

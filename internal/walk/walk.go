@@ -28,6 +28,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -110,7 +111,8 @@ func (r *Root) stepwise(path string, flags int) (int, error) {
 }
 
 // OpenFile opens a regular file of the root. It is not waited for a FIFO, and not followed a
-// link.
+// link. A read of one whose content never ends but waits for more, as /proc/kmsg has it, returns
+// os.ErrDeadlineExceeded soon.
 func (r *Root) OpenFile(path string) (*os.File, int64, error) {
 	fd, err := r.openat(path, 0)
 	if err != nil {
@@ -125,8 +127,16 @@ func (r *Root) OpenFile(path string) (*os.File, int64, error) {
 		unix.Close(fd)
 		return nil, 0, ErrIrregular
 	}
-	return os.NewFile(uintptr(fd), path), st.Size, nil
+	f := os.NewFile(uintptr(fd), path)
+	if st.Size == 0 {
+		// Only of what is like a pipe, as /proc/kmsg is: reads of it wait for more to come.
+		_ = f.SetReadDeadline(time.Now().Add(patience))
+	}
+	return f, st.Size, nil
 }
+
+// patience is how long a file that gives what it has piece by piece is read.
+const patience = 200 * time.Millisecond
 
 // ErrIrregular is returned for what is no regular file.
 var ErrIrregular = errors.New("it is no regular file")

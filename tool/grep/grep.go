@@ -29,7 +29,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -85,6 +87,8 @@ func Search(ctx context.Context, w *workspace.Workspace, s find.Sources, o Optio
 	for i := range l.Items {
 		if l.Items[i].Regular() {
 			run.items = append(run.items, &l.Items[i])
+		} else if slices.Contains(targets, l.Items[i].Name) {
+			run.res.Problems = append(run.res.Problems, l.Items[i].Name+" is no regular file: it was not searched")
 		}
 	}
 	run.res.Searched = int64(len(run.items))
@@ -167,12 +171,17 @@ func (r *run) one(s *searcher, item *find.Item, out io.Writer) {
 			err = cerr
 		}
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errEndless
+	}
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist): // gone since it was listed
 	case r.ctx.Err() == nil:
 		r.problem(item.Name, err)
 	}
 }
+
+var errEndless = errors.New("it has no end, and waits for more")
 
 func (r *run) note(matches int64) {
 	if matches == 0 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/tool/find"
 	"github.com/agentrun/agentrun/tool/workspace"
@@ -285,4 +286,27 @@ func FuzzPattern(f *testing.F) {
 			t.Errorf("%q in %q: %q, want %q", expr, text, out.String(), want)
 		}
 	})
+}
+
+func TestWhatIsNoFileIsToldWhenItIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := workspace.Open(workspace.Options{Dir: dir, Roots: []string{"/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	res, err := Search(t.Context(), w, nil, Options{Pattern: "x"}, io.Discard, "fifo")
+	if err != nil || len(res.Problems) != 1 || res.Problems[0] != "fifo is no regular file: it was not searched" {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if res, err := Search(t.Context(), w, nil, Options{Pattern: "x"}, io.Discard, "."); err != nil || len(res.Problems) != 0 {
+		t.Errorf("one among others: %+v, %v", res, err)
+	}
+	// Files that the kernel makes while they are read.
+	if res, err := Search(t.Context(), w, nil, Options{Pattern: "^Name:"}, io.Discard, "/proc/self/status"); err != nil || res.Matches != 1 {
+		t.Errorf("%+v, %v", res, err)
+	}
 }

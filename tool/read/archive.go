@@ -68,7 +68,11 @@ func (s *selection) list(a archive.Archive, dir string) {
 	}
 	s.rendered = true
 	s.res.Kind = "archive"
-	about := fmt.Sprintf("%s archive of %d members; read one as %s:/NAME", a.Format, len(a.Members), s.base)
+	count := fmt.Sprintf("%d members", len(a.Members))
+	if len(a.Members) == 1 {
+		count = "1 member"
+	}
+	about := fmt.Sprintf("%s archive of %s; read one as %s:/NAME", a.Format, count, s.base)
 	switch a.Format {
 	case archive.Gzip, archive.Zstd, archive.Bzip2:
 		about = fmt.Sprintf("It is compressed with %s; read its content as %s", a.Format, s.memberName(a.Members[0].Name))
@@ -85,46 +89,99 @@ func oneLine(name string) string { return strings.ReplaceAll(name, "\n", "?") }
 
 // memberName is what a member is called from outside.
 func (s *selection) memberName(member string) string {
-	if _, sel, err := internalurl.CutSelector(member); internalurl.Is(s.base) || err != nil || !sel.IsZero() || strings.HasPrefix(member, "/") {
+	if _, sel, err := internalurl.CutSelector("x:" + member); internalurl.Is(s.base) || err != nil || !sel.IsZero() || strings.HasPrefix(member, "/") {
 		return s.base + ":/" + strings.TrimLeft(member, "/")
 	}
 	return s.base + ":" + member
 }
 
-// enter goes from an archive to a member of it, or to a directory.
+// maxNesting is how many archives may be in each other.
+const maxNesting = 4
+
+// enter goes from an archive to a member of it, or to a directory; "b.tar:x" is a member of a
+// member.
 func (s *selection) enter(ctx context.Context, member string) error {
+	var err error
+	for depth := 1; member != "" && err == nil; depth++ {
+		if depth > maxNesting {
+			return fmt.Errorf("%s is the last of %d archives in each other that are read: extract it", s.base, maxNesting)
+		}
+		member, err = s.step(ctx, member)
+	}
+	return err
+}
+
+// step goes to the member of that name, or to the one that the name begins with, and returns
+// what the latter leaves of it.
+func (s *selection) step(ctx context.Context, member string) (rest string, err error) {
 	src, err := s.source()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if src == nil {
-		return fmt.Errorf("%s is no archive, so there is no %.80q in it: lines are selected as in %[1]s:10-20", s.base, member)
+		return "", s.noArchive(member)
 	}
 	content, err := src.Open(ctx, member)
 	if errors.Is(err, archive.ErrNoMember) {
 		a, lerr := src.List(ctx)
 		if lerr != nil {
-			return fmt.Errorf("reading %s: %w", s.base, lerr)
+			return "", fmt.Errorf("reading %s: %w", s.base, lerr)
 		}
 		if below := a.Below(member); len(below) > 0 && strings.Trim(member, "/.") != "" && !s.sel.Raw {
 			s.res.URL = s.memberName(strings.TrimSuffix(member, "/") + "/")
 			s.list(a, member)
-			return nil
+			return "", nil
 		}
-		return fmt.Errorf("%s has no member %.200q: %s", s.base, member, named(a))
+		outer, inner, ok := within(a, member)
+		if !ok {
+			return "", fmt.Errorf("%s has no member %.200q: %s", s.base, member, some(a))
+		}
+		member, rest = outer, inner
+		content, err = src.Open(ctx, member)
 	}
 	if err != nil {
-		return fmt.Errorf("reading %.200s: %w", s.memberName(member), err)
+		return "", fmt.Errorf("reading %.200s: %w", s.memberName(member), err)
 	}
-	s.res.Content = &part{ReaderAt: content, size: content.Size, under: s.res.Content}
+	s.res.Content = newPart(content, content.Size, s.res.Content)
 	s.res.URL, s.res.Kind, s.res.ContentType = s.memberName(member), "member", internalurl.TypeText
 	s.res.Kept, s.res.Changed = nil, false
-	s.name = member
-	return nil
+	s.base, s.name = s.res.URL, member
+	return rest, nil
 }
 
-// named are some members.
-func named(a archive.Archive) string {
+// maxColons is how many places of a name may be the end of that of a member.
+const maxColons = 50
+
+// within cuts a name at a colon behind that of a member.
+func within(a archive.Archive, name string) (member, rest string, ok bool) {
+	end := len(name)
+	for range maxColons {
+		if end = strings.LastIndexByte(name[:end], ':'); end < 0 {
+			break
+		}
+		if rest := strings.TrimLeft(name[end+1:], "/"); rest != "" && a.Has(name[:end]) {
+			return name[:end], rest, true
+		}
+	}
+	return "", "", false
+}
+
+// noArchive says why nothing was found by a name: it may have been meant as a selector.
+func (s *selection) noArchive(member string) error {
+	if s.res.Kind == "directory" {
+		return fmt.Errorf("%s is a directory, and %.80q selects no lines of its list: read %s/NAME for what is in it", s.base, member, strings.TrimRight(s.base, "/"))
+	}
+	_, sel, err := internalurl.CutSelector("x:" + member)
+	if err != nil || !sel.IsZero() || !strings.ContainsAny(member, "./") {
+		if _, err := internalurl.ParseSelector(":" + member); err != nil {
+			return fmt.Errorf("reading %s: %w", s.base, err)
+		}
+	}
+	return fmt.Errorf("%s is no archive, so there is no %.80q in it: select lines, as in %[1]s:10-20, or read it whole", s.base, member)
+}
+
+// some names some members.
+func some(a archive.Archive) string {
 	const most = 10
 	var names []string
 	for _, m := range a.Members[:min(len(a.Members), most)] {

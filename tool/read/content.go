@@ -27,7 +27,16 @@ type part struct {
 }
 
 func newText(text []byte, under io.Closer) *part {
-	return &part{ReaderAt: bytes.NewReader(text), size: int64(len(text)), under: under}
+	return newPart(bytes.NewReader(text), int64(len(text)), under)
+}
+
+// newPart keeps of what it is a part of only what is to be closed: an archive that was taken
+// into memory can go when a member of it was.
+func newPart(r io.ReaderAt, size int64, under io.Closer) *part {
+	if p, ok := under.(*part); ok {
+		under = p.under
+	}
+	return &part{ReaderAt: r, size: size, under: under}
 }
 
 func (p *part) Size() (int64, error) { return p.size, nil }

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/internal/archive"
 	"github.com/agentrun/agentrun/internal/charset"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/internal/lineindex"
@@ -18,25 +21,32 @@ import (
 	"github.com/agentrun/agentrun/tool/workspace"
 )
 
+// named is what the name of a file with more at its end stands for.
+type named struct {
+	path   string
+	member string // of an archive; "" for none
+	sel    internalurl.Selector
+}
+
 // cutFile takes a selector off the end of a file name, and the name of a member of an
 // archive. A name with colons of its own is recognised by the file being there.
-func cutFile(w *workspace.Workspace, name string) (path, member string, sel internalurl.Selector, err error) {
+func cutFile(w *workspace.Workspace, name string) (named, error) {
 	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], ':') {
-		if !exists(w, name[:end]) {
+		if end > unix.PathMax || !exists(w, name[:end]) {
 			continue
 		}
 		sel, err := internalurl.ParseSelector(name[end:])
 		if err == nil || len(name)-end < 2 {
-			return name[:end], "", sel, err
+			return named{path: name[:end], sel: sel}, err
 		}
 		member, sel, merr := internalurl.CutSelector(name[end+1:])
 		if member = strings.TrimLeft(member, "/"); merr != nil || member == "" {
-			return name[:end], "", sel, err
+			return named{path: name[:end]}, err
 		}
-		return name[:end], member, sel, nil
+		return named{path: name[:end], member: member, sel: sel}, nil
 	}
-	path, sel, err = internalurl.CutSelector(name)
-	return path, "", sel, err
+	path, sel, err := internalurl.CutSelector(name)
+	return named{path: path, sel: sel}, err
 }
 
 func exists(w *workspace.Workspace, name string) bool {
@@ -54,10 +64,12 @@ func exists(w *workspace.Workspace, name string) bool {
 }
 
 // openFile opens a regular file, also through links: it is the user who names it.
-func openFile(w *workspace.Workspace, name string) (*internalurl.Resource, error) {
+func openFile(ctx context.Context, w *workspace.Workspace, name string) (*internalurl.Resource, error) {
 	f, path, err := openByName(w, name)
 	var irregular *durable.NotRegularError
 	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return nil, belowFile(w, name, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%s not found: name a file, or a URL such as artifact://0", name)
 	case errors.As(err, &irregular) && irregular.Kind == "a directory":
@@ -67,7 +79,40 @@ func openFile(w *workspace.Workspace, name string) (*internalurl.Resource, error
 	case err != nil:
 		return nil, err
 	}
-	return &internalurl.Resource{URL: name, Kind: "file", ContentType: internalurl.TypeText, Content: &file{File: f, path: path}}, nil
+	res := &internalurl.Resource{URL: name, Kind: "file", ContentType: internalurl.TypeText, Content: &file{File: f, path: path}}
+	made, err := generated(ctx, f)
+	switch {
+	case err != nil:
+		_ = f.Close() // the error to report is that of reading
+		return nil, fmt.Errorf("reading %s: %w", name, workspace.Bare(err))
+	case made != nil:
+		res.Content = made
+		if made.cut {
+			res.Notes = append(res.Notes, made.remark())
+		}
+	}
+	return res, nil
+}
+
+// belowFile says of a path through a file what that file is.
+func belowFile(w *workspace.Workspace, name string, err error) error {
+	for i, b := range []byte(name) {
+		if i == 0 || b != '/' || name[i-1] == '/' {
+			continue
+		}
+		f, _, oerr := openByName(w, name[:i])
+		if oerr != nil {
+			continue
+		}
+		defer f.Close()
+		head := make([]byte, archive.Window)
+		n, _ := f.ReadAt(head, 0) // what cannot be read is no archive
+		if rest := strings.TrimLeft(name[i:], "/"); archive.Detect(head[:n]) != "" && rest != "" {
+			return fmt.Errorf("%s is an archive, not a directory: its member is read as %[1]s:%s", name[:i], rest)
+		}
+		return fmt.Errorf("%s is a file, not a directory, so there is nothing below it: read %[1]s", name[:i])
+	}
+	return err
 }
 
 // openByName opens a file, and returns where it is.
@@ -89,11 +134,11 @@ func openByName(w *workspace.Workspace, name string) (durable.File, string, erro
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("opening %s: %w", name, err)
+		return nil, "", fmt.Errorf("opening %s: %w", name, workspace.Bare(err))
 	}
 	f, err := durable.OS.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {
-		return nil, "", fmt.Errorf("opening %s: %w", name, err)
+		return nil, "", fmt.Errorf("opening %s: %w", name, workspace.Bare(err))
 	}
 	return f, path, nil
 }

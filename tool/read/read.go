@@ -15,6 +15,9 @@
 //   - A directory is a list of what is in it, and so is an archive (zip, tar, tar.gz, tar.zst,
 //     tar.bz2); "a.zip:dir/x" is a member of it, "a.zip:dir/" a directory, and "a.zip:/10-20"
 //     one whose name looks like a selector. A file that is compressed alone has one member.
+//     "a.zip:b.tar:x" is a member of an archive in an archive, of which four may be in each other.
+//   - A file that the kernel makes while it is read (/proc, /sys) is what it gives at once, and
+//     at most 64 MiB of it. Devices, FIFOs and sockets are refused.
 //   - A notebook (.ipynb) is its cells and their outputs, with the pictures among them. A PDF is
 //     its text page by page, ":p7" and ":p7-9" are pages of it.
 //   - A picture (PNG, JPEG, GIF, WebP) is in Page.Images as models take it: smaller where it
@@ -167,6 +170,9 @@ func Copy(ctx context.Context, w io.Writer, o Opener, target string, opt Options
 			return total, fmt.Errorf("reading %s: %w", s.res.URL, err)
 		}
 	}
+	if m, ok := s.res.Content.(*made); ok && m.cut {
+		return total, fmt.Errorf("%s goes on: %s", s.res.URL, strings.ToLower(m.remark()[:1])+m.remark()[1:])
+	}
 	return total, s.unchanged(total, sum.Sum32())
 }
 
@@ -207,7 +213,7 @@ type selection struct {
 	paging bool // a default page or offset and limit: the next page is named
 
 	file *file  // that is read; nil for what is none
-	base string // what was opened, without member and selector
+	base string // what was opened, without selector, and without the last member
 	name string // of the file or member
 	ref  string // the blob that is read, as pictures name it; "" for what is none
 
@@ -252,19 +258,19 @@ func open(ctx context.Context, o Opener, target string, opt Options) (*selection
 		s.base = s.res.URL
 		s.name = s.res.URL
 	} else {
-		path, inner, sel, err := cutFile(opt.Files, target)
+		n, err := cutFile(opt.Files, target)
 		if err != nil {
 			return nil, err
 		}
-		member = inner
-		if s.sel, err = combine(sel, opt, target); err != nil {
+		member = n.member
+		if s.sel, err = combine(n.sel, opt, target); err != nil {
 			return nil, err
 		}
-		if s.res, err = openFile(opt.Files, path); err != nil {
+		if s.res, err = openFile(ctx, opt.Files, n.path); err != nil {
 			return nil, err
 		}
 		s.file, _ = s.res.Content.(*file)
-		s.base, s.name = path, path
+		s.base, s.name = n.path, n.path
 	}
 	if member != "" {
 		if err := s.enter(ctx, member); err != nil {
