@@ -44,6 +44,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/tool/bash"
 )
@@ -142,6 +143,9 @@ type conn struct {
 func newConn(c net.Conn) *conn { return &conn{Conn: c, r: bufio.NewReaderSize(c, 64<<10)} }
 
 func (c *conn) send(kind byte, b []byte) error {
+	if len(b) > maxFrame {
+		return fmt.Errorf("%s are more than the %s that go over at once", quantity.Bytes(int64(len(b))), quantity.Size(maxFrame))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var head [5]byte

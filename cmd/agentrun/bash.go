@@ -12,10 +12,11 @@ import (
 func newBashCommand(env *environment) *cobra.Command {
 	run := &commandRun{environment: env}
 	cmd := &cobra.Command{
-		Use:   "bash [flags] SCRIPT",
+		Use:   "bash [flags] SCRIPT|-",
 		Short: "Run a shell script, show and keep its output, record the run",
 		Long: `bash runs a script with bash -c, or with sh -c where there is no bash. It shows
-and keeps the output as exec does. A script that begins with - goes behind --.
+and keeps the output as exec does. With - the script is the standard input,
+16 MiB at most. A script that begins with - goes behind --.
 Programs see variables with which they open no pager and no editor and ask for
 nothing. The script ends after 300 s unless --timeout says otherwise (0 never).
 
@@ -59,10 +60,23 @@ A job ends after 24 h unless --timeout says otherwise (0 never).
 			if (run.after > 0 || run.background) && !cmd.Flags().Changed("timeout") {
 				run.timeout = timeout(bash.DefaultJobTimeout)
 			}
-			if run.background {
-				return run.start(cmd.Context(), args[0])
+			script := args[0]
+			if script == "-" {
+				if run.pass {
+					return usagef("--stdin and - exclude each other: the standard input is either read by the script or is the script")
+				}
+				b, err := env.readInput("-", bash.MaxScript)
+				if err != nil {
+					return failed(err)
+				}
+				if script = string(b); strings.TrimSpace(script) == "" {
+					return usagef("the script is empty: give commands, as in: agentrun bash 'make | tail'")
+				}
 			}
-			return run.run(cmd.Context(), bash.Options{Script: args[0]})
+			if run.background {
+				return run.start(cmd.Context(), script)
+			}
+			return run.run(cmd.Context(), bash.Options{Script: script})
 		},
 	}
 	run.addFlags(cmd.Flags())

@@ -231,6 +231,9 @@ func (o *Options) process() (*Process, string, error) {
 	case strings.TrimSpace(o.Script) == "":
 		return nil, "", errors.New("running a command: there is none: give a program or a script")
 	}
+	if err := CheckScript(o.Script); err != nil {
+		return nil, "", fmt.Errorf("running a command: %w", err)
+	}
 	p.shell = true
 	if o.Runs == "" {
 		o.Runs = o.Script

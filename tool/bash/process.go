@@ -128,6 +128,13 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		return Exit{}, fmt.Errorf("running %s: %w", p.name(), err)
 	}
 	defer out.close()
+	script, argv, err := p.longScript(l.argv)
+	if err != nil {
+		return Exit{}, fmt.Errorf("running %s: %w", p.name(), err)
+	}
+	if l.argv = argv; script != nil {
+		defer script.Close()
+	}
 	cmd := &exec.Cmd{
 		Path:        l.path,
 		Args:        l.argv,
@@ -142,6 +149,9 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		cmd.Stdin, cmd.SysProcAttr.Setctty = out.childStdout(), true
 	case p.Stdin != nil:
 		cmd.Stdin = p.Stdin
+	}
+	if script != nil {
+		cmd.ExtraFiles = []*os.File{script}
 	}
 	g, err := lead(cmd, func(cmd *exec.Cmd) error { return p.start(cmd, l) })
 	if err != nil {
@@ -213,11 +223,15 @@ func (p *Process) start(cmd *exec.Cmd, l location) error {
 	if p.box == nil {
 		return cmd.Start()
 	}
-	launch, err := p.box.Launch(sandbox.Command{Path: l.path, Argv: l.argv, Dir: l.dir, Env: l.env, Report: 3})
+	into := sandbox.Command{Path: l.path, Argv: l.argv, Dir: l.dir, Env: l.env, Report: 3 + len(cmd.ExtraFiles)}
+	for i := range cmd.ExtraFiles {
+		into.Keep = append(into.Keep, 3+i)
+	}
+	launch, err := p.box.Launch(into)
 	if err != nil {
 		return err
 	}
-	cmd.Path, cmd.Args, cmd.Env, cmd.ExtraFiles = launch.Path, launch.Argv, launch.Env, []*os.File{launch.Report}
+	cmd.Path, cmd.Args, cmd.Env, cmd.ExtraFiles = launch.Path, launch.Argv, launch.Env, append(cmd.ExtraFiles, launch.Report)
 	launch.Attr.Apply(cmd.SysProcAttr)
 	if err := cmd.Start(); err != nil {
 		launch.Abandon()
