@@ -66,6 +66,9 @@ func checkClone(t *testing.T, d, fork *Dir, done Cloned) {
 }
 
 func TestEveryFaultWhileADirectoryIsCloned(t *testing.T) {
+	if testing.Short() {
+		t.Skip("enumerates faults; run without -short")
+	}
 	sources := map[string]*Dir{"a bit of everything": furnished(t), "many": many(t, packFrom)}
 	ways := map[string]func(f *faultfs.FS, n int){
 		"EIO":   func(f *faultfs.FS, n int) { f.FailAt(n, unix.EIO) },

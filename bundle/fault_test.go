@@ -55,6 +55,9 @@ func checkHome(t *testing.T, about string, m *session.Manager, want []string, fi
 }
 
 func TestEveryFaultOfAnImportLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("enumerates faults; run without -short")
+	}
 	from := newManager(t)
 	s := small(t, from)
 	r, _ := export(t, from, s, ExportOptions{})
@@ -62,6 +65,9 @@ func TestEveryFaultOfAnImportLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
 }
 
 func TestEveryFaultOfAnImportWithAMapLeavesTheSessionWholeOrNotAtAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("enumerates faults; run without -short")
+	}
 	if raceDetector {
 		t.Skip("more than a minute under the race detector: .ci/run kill runs it without")
 	}

@@ -426,6 +426,9 @@ func TestWhatIsReachedThroughALinkOrOutsideIsLeftAlone(t *testing.T) {
 }
 
 func TestMoreFilesThanAnEntryHoldsAreSeveralEntries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes thousands of files; run without -short")
+	}
 	p := newProject(t, checkpoint.Options{Durability: session.Flush}, session.Options{Durability: session.Flush})
 	const n = 1100
 	for i := range n {

@@ -250,6 +250,9 @@ func TestTheViewIsThatOfTheModelForAnySplit(t *testing.T) {
 }
 
 func TestRealRecordings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads all recordings; run without -short")
+	}
 	dir := realInputs(t, "logs")
 	n := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

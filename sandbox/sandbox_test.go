@@ -130,6 +130,9 @@ func TestAWorkspaceIsWrittenAndTemporaryFilesAreItsOwn(t *testing.T) {
 
 // TestAlsoForAnOrdinaryUser runs the tests of this package once more, as nobody.
 func TestAlsoForAnOrdinaryUser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("is all other tests once more; run without -short")
+	}
 	if os.Geteuid() != 0 {
 		t.Skip("this is one")
 	}

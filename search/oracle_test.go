@@ -74,6 +74,9 @@ func randomWord(r *rand.Rand, texts []string) string {
 // TestAnswersAreThoseOfAPlainScan asks random queries of random texts: with the
 // index, without it, and a scan that knows neither batches nor what can be left out.
 func TestAnswersAreThoseOfAPlainScan(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks each question of every state of the index; run without -short")
+	}
 	rounds := 3 // the race detector makes SQLite many times slower; more without it
 	if n, err := strconv.Atoi(os.Getenv("AGENTRUN_TEST_ROUNDS")); err == nil {
 		rounds = min(n, 15)

@@ -174,6 +174,9 @@ func randomLog(r *rand.Rand) string {
 }
 
 func TestEveryByteOfAnyLogComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses megabytes; run without -short")
+	}
 	for range max(4, flips(t)/100) {
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -218,6 +221,9 @@ func TestEveryByteOfAnyLogComesBack(t *testing.T) {
 }
 
 func TestALostBlobDamagesTheLinesItStoodInAndNoOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses megabytes; run without -short")
+	}
 	for name, lose := range map[string]func(path string) error{
 		"missing": os.Remove,
 		"damaged": func(path string) error {
@@ -352,6 +358,9 @@ func TestAFoldedSessionIsMovedWithoutItsBlobs(t *testing.T) {
 }
 
 func TestADamagedFrameOfAFoldedLogCostsItsLinesAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses megabytes; run without -short")
+	}
 	text := compactions(rand.New(rand.NewPCG(9, 10)), 20, 200_000)
 	m := newManager(t, session.Options{Durability: session.Flush})
 	path := folded(t, m, text)

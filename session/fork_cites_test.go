@@ -28,6 +28,9 @@ func runArtifact(t testing.TB, s *session.Session, run, text string) int64 {
 }
 
 func TestAForkOfAPathHasNothingThatOnlyOthersCite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads megabytes; run without -short")
+	}
 	for _, n := range []int{0, 200} { // provenance in files, and in a pack
 		t.Run(fmt.Sprintf("%d more artifacts", n), func(t *testing.T) {
 			m := newManager(t, session.Options{Durability: session.Flush})

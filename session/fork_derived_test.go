@@ -15,6 +15,9 @@ import (
 // that a count of lines, or a strict reader, would stumble over: the fork has what the
 // log has.
 func TestAForkBelievesTheLogAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("forks a log of 3,000 entries in fourteen states; run without -short")
+	}
 	var lines strings.Builder
 	parent := ""
 	for i := range 3000 {

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 
 // raced are the scripts in which goroutines of one process meet most. Under the race
 // detector only they run a program that has it: with it a program takes a quarter of a
-// second to start, and all scripts together start more than a thousand.
+// second to start, and all scripts together start more than a thousand. With -short the
+// others are left out.
 var raced = []string{"ends", "exec", "follow", "jobs", "kernel", "live", "search", "shell"}
 
 // plainProgram builds the program without the race detector, and returns its directory.
@@ -48,6 +49,12 @@ func plainProgram(t *testing.T) string {
 func TestScript(t *testing.T) {
 	p := scripts(t)
 	p.Dir = "testdata/script"
+	if underRace && testing.Short() {
+		p.Dir = ""
+		for _, name := range raced {
+			p.Files = append(p.Files, filepath.Join("testdata/script", name+".txtar"))
+		}
+	}
 	testscript.Run(t, p)
 }
 

@@ -84,6 +84,9 @@ func texts(t testing.TB, data []byte) (list []string, pages int, err error) {
 }
 
 func TestTextIsLaidOutAsItStands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("lays out many pages; run without -short")
+	}
 	for _, c := range []struct{ name, content, want string }{
 		{"lines", "BT /F2 10 Tf 14 TL 50 700 Td (one) Tj T* (two) Tj ET", "one\ntwo\n"},
 		{"a paragraph", "BT /F2 10 Tf 50 700 Td (one) Tj 0 -30 Td (two) Tj ET", "one\n\ntwo\n"},
@@ -109,6 +112,9 @@ func TestTextIsLaidOutAsItStands(t *testing.T) {
 }
 
 func TestWhatIsNoPDFIsRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads thousands of broken files; run without -short")
+	}
 	whole := drawn("BT /F2 10 Tf (x) Tj ET")
 	for name, data := range map[string][]byte{
 		"nothing": nil, "text": []byte("hello\n"), "half": whole[:len(whole)/2], "no pages": document("<< /Type /Catalog >>"),
@@ -126,6 +132,9 @@ func TestWhatIsNoPDFIsRefused(t *testing.T) {
 
 // A file that takes memory without end ends its own process, and nothing else.
 func TestABombIsEnded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("decompresses megabytes; run without -short")
+	}
 	defer func(most uint64) { memory = most }(memory)
 	memory = 96 << 20
 	var packed bytes.Buffer

@@ -67,6 +67,9 @@ func TestAPictureWithinTheLimitsIsLeftAsItIs(t *testing.T) {
 }
 
 func TestALargePictureIsMadeSmallerWithItsProportions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("computes millions of pixels; run without -short")
+	}
 	for _, c := range []struct {
 		name, typ, made string
 		data            []byte

@@ -413,6 +413,9 @@ func rounds(t *testing.T) int {
 }
 
 func TestEveryFlippedBitInLogsArtifactsAndBlobsIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads a home again for each bit; run without -short")
+	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))

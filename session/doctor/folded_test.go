@@ -52,6 +52,9 @@ func TestWhatACompressedLogRepeatsIsLookedFor(t *testing.T) {
 }
 
 func TestALostRepeatIsBroughtBackBeforeAnythingIsLeftOut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses megabytes; run without -short")
+	}
 	for name, lose := range map[string]func(name string) error{
 		"missing": os.Remove,
 		"damaged": func(name string) error { return os.WriteFile(name, []byte("something else"), 0o600) },
@@ -88,6 +91,9 @@ func TestALostRepeatIsBroughtBackBeforeAnythingIsLeftOut(t *testing.T) {
 }
 
 func TestALostRepeatThatIsNowhereIsLeftOutAndTheRestStays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compresses megabytes; run without -short")
+	}
 	h := newHome(t)
 	text, blobs := fold(t, h)
 	for _, b := range blobs {

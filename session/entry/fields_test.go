@@ -214,6 +214,9 @@ func TestBodiesOfTheWrongShapeAreErrors(t *testing.T) {
 // What a struct writes of a real message is what was read, but for empty strings
 // that it leaves out and for members that it adds because every program writes them.
 func TestRealMessagesSurviveTheirStructs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads all recordings; run without -short")
+	}
 	for name, lines := range sessions(t) {
 		t.Run(name, func(t *testing.T) {
 			n := 0

@@ -144,6 +144,9 @@ func TestMigratedIdsStayAsTheFileGrows(t *testing.T) {
 }
 
 func TestRealVersion1Sessions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads all recordings; run without -short")
+	}
 	n := 0
 	for name, lines := range sessions(t) {
 		if gjson.GetBytes(lines[0], "type").Str != "session" || gjson.GetBytes(lines[0], "version").Exists() {

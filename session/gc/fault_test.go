@@ -85,6 +85,9 @@ func (h *fullHome) left(t *testing.T) string {
 }
 
 func TestEveryFaultOfACollectionKeepsWhatIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("enumerates faults; run without -short")
+	}
 	for name, set := range map[string]func(*faultfs.FS, int){
 		"EIO":       func(f *faultfs.FS, n int) { f.FailAt(n, unix.EIO) },
 		"disk full": func(f *faultfs.FS, n int) { f.FullAt(n) },

@@ -218,6 +218,9 @@ func TestEmptyListSaysWhy(t *testing.T) {
 const hostile = "a\x1b[2J\x1b]0;t\x07\r\n\u202egnp.exe\u2066\x9b31m 修复👨‍👩‍👧e\u0301 \xff\u200b" + "長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い"
 
 func TestNoLineIsWiderThanTheScreenOrTellsTheTerminalAnything(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws thousands of screens; run without -short")
+	}
 	for _, keys := range []string{"", "a", "a/長<enter>", "/" + "長い長い長い長い長い長い長い長い長い長い長い", "d", "r長", "?", "rx<esc>"} {
 		for width := 1; width <= 130; width++ {
 			for _, height := range []int{1, 2, 3, 9, 14, 40} {
