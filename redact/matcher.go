@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -19,7 +20,7 @@ type matcher struct {
 
 // beginner is something that begins with three bytes.
 type beginner struct {
-	value string // a value; else shape
+	form  *form // of a value; else shape
 	shape *shape
 	url   bool
 	key   bool
@@ -49,15 +50,24 @@ var ruled = sync.OnceValue(func() *matcher {
 })
 
 func newMatcher(values []string) *matcher {
-	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < MinSecret })
+	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return len(v) < MinSecret || inMark(v) })
 	if len(values) == 0 {
 		return ruled()
 	}
-	// The longest first, so that of two that begin alike the whole one is replaced.
-	slices.SortFunc(values, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	m := &matcher{starts: map[uint32][]beginner{}, pairs: map[[2]byte]bool{}}
+	slices.Sort(values)
+	var all []*form
 	for _, v := range slices.Compact(values) {
-		m.add(v, beginner{value: v})
+		all = append(all, forms(v)...)
+	}
+	// The longest first, so that of two that begin alike the whole one is replaced.
+	slices.SortFunc(all, func(a, b *form) int {
+		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.text, b.text))
+	})
+	m := &matcher{starts: map[uint32][]beginner{}, pairs: map[[2]byte]bool{}}
+	for _, f := range all {
+		for _, begins := range f.begins() {
+			m.add(begins, beginner{form: f})
+		}
 	}
 	rules := ruled()
 	for g, list := range rules.starts {
@@ -73,6 +83,11 @@ func newMatcher(values []string) *matcher {
 		m.pairs[p] = true
 	}
 	return m
+}
+
+// inMark reports whether a value stands in what takes the place of secrets, which would be replaced for ever.
+func inMark(value string) bool {
+	return slices.ContainsFunc(Kinds(), func(kind string) bool { return strings.Contains("[redacted:"+kind+":", value) })
 }
 
 func (m *matcher) add(begins string, b beginner) {
@@ -121,6 +136,7 @@ type find struct {
 	kind     string
 	from, to int    // of the secret, in the text that was looked at
 	rest     *class // what follows of these bytes belongs to it too
+	form     *form  // of a value
 }
 
 // at says what begins at i. before are the two bytes before b, for an i of 0 or 1. whole says that nothing comes behind b.
@@ -136,10 +152,9 @@ func (m *matcher) at(b []byte, i int, before [2]byte, whole bool) (find, verdict
 		var f find
 		var v verdict
 		switch {
-		case c.value != "":
-			if v = startsWith(left, c.value, whole); v == found {
-				f = find{kind: KindVariable, to: len(c.value)}
-			}
+		case c.form != nil:
+			f = find{kind: KindVariable, form: c.form}
+			f.to, v = c.form.match(left, whole)
 		case !bounded(b, i, before, c):
 		case c.url:
 			f, v = urlPassword(left, whole)

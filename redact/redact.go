@@ -17,16 +17,19 @@
 //
 //   - How a stream is cut into writes changes nothing: what comes out is a function of the bytes.
 //   - A [Stream] holds back only what may become a secret: the beginning of a prefix, or a token that may go on. That is
-//     at most 64 KiB, or the length of the longest value.
+//     at most 64 KiB, or the length of the longest value with each of its characters escaped.
 //   - A token longer than 16 KiB, and a private key longer than 64 KiB, is replaced up to there, and what follows of its
 //     characters is dropped: nothing of it is written.
 //   - Bytes that are no part of a secret are never changed.
 //
 // # What is not promised
 //
-// A secret that is written in another form (base64, escaped, in pieces with something between) is not found, except that a
-// private key may have \n for its line ends. One that is cut in two by another stream is found only where each
-// stream has a Stream of its own.
+// A value that Options names is also found in base64, whatever stands before it and broken into lines or not, in UTF-16, with any of
+// its characters escaped as in JSON, C or a URL (letters and digits are not), and with sequences for colours within it. It has
+// one number in all of them; of base64 the characters stay that a neighbour has a part in. What the rules find is
+// found as it is alone, except that a private key may have \n for its line ends. A secret in another form (hexadecimal, reversed,
+// compressed, in pieces with something between) is not found. One that is cut in two by another stream is found only
+// where each stream has a Stream of its own.
 //
 // A Redactor may be used concurrently. A Stream belongs to one goroutine at a time.
 package redact

@@ -119,7 +119,13 @@ func (s *Stream) hold(b []byte) {
 }
 
 func (s *Stream) replace(dst []byte, f find, b []byte) []byte {
-	secret := b[f.from:f.to]
 	s.replaced++
-	return appendMark(dst, f.kind, s.r.number(f.kind, secret))
+	if f.form == nil {
+		return appendMark(dst, f.kind, s.r.number(f.kind, b[f.from:f.to]))
+	}
+	n := s.r.number(f.kind, []byte(f.form.value))
+	if f.form.wide {
+		return append(dst, widen(appendMark(nil, f.kind, n))...)
+	}
+	return appendMark(dst, f.kind, n)
 }
