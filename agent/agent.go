@@ -14,6 +14,8 @@
 //   - Every run ends with a [Status] that is true, in the log and in the [Outcome], and with a log that opens: also when it is
 //     cancelled, when a budget is spent, and when the provider fails. Only a log that cannot be written is an error, and
 //     a call that says tool.ErrUnfinished: the status is then FailedRun, and Resume goes on when there is room again.
+//   - Where the session replaces secrets, the model, events and the Outcome have what the log has. A call is made with what the
+//     model said; one that has to be made again from a log that lacks it is told as interrupted.
 //   - Building the context of a request costs what was appended since the last one, however long the session is.
 //
 // # Events
@@ -30,6 +32,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +49,7 @@ const MainID = "main"
 
 // Options say what an Agent works with.
 type Options struct {
-	Session *session.Session // open for writing; it may have no file yet
+	Session *session.Session // open for writing; it may have no file yet; SetRedactor was called before
 	Model   model.Model
 	// Spec is how the model is opened again, for whoever resumes the run; the log keeps it.
 	Spec string
@@ -159,6 +162,12 @@ func New(o Options) (*Agent, error) {
 		o.Count = EstimateTokens
 	}
 	o.Retries = o.Retries.orDefault()
+	if by := o.Session.Redactor(); by != nil {
+		o.System = slices.Clone(o.System)
+		for i := range o.System {
+			o.System[i] = cleared(by, o.System[i])
+		}
+	}
 	return &Agent{o: o, state: Idle}, nil
 }
 

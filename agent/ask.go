@@ -59,7 +59,8 @@ func (r *run) ask(ctx context.Context) (entry.AssistantMessage, error) {
 	for try := 1; ; try++ {
 		answer, err := r.stream(ctx)
 		if err == nil {
-			return answer, r.answered(ctx, &answer)
+			err = r.answered(ctx, &answer)
+			return answer, err
 		}
 		var failure *model.Error
 		if !errors.As(err, &failure) {
@@ -109,6 +110,7 @@ func (r *run) ask(ctx context.Context) (entry.AssistantMessage, error) {
 
 // stream makes one request. A *model.Error says what became of it otherwise.
 func (r *run) stream(ctx context.Context) (entry.AssistantMessage, error) {
+	clear(r.pieces)
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(r.Retries.Silence, func() { cancel(errSilent) })
@@ -152,6 +154,10 @@ func (r *run) answered(ctx context.Context, answer *entry.AssistantMessage) erro
 		return fmt.Errorf("recording an answer: %w", err)
 	}
 	r.answers++
+	r.called = answer.Content.ToolCalls()
+	if *answer, err = r.clearedAnswer(*answer); err != nil {
+		return fmt.Errorf("recording an answer: %w", err)
+	}
 	if text := answer.Content.Text(); text != "" || r.outcome.Text == "" {
 		r.outcome.Text, r.outcome.Entry = text, id
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/agentrun/agentrun/agent/permission"
 	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool"
@@ -107,7 +108,7 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) (tool.Result
 		}
 		res.Text += "[" + why + "]"
 	}
-	return r.afterCall(ctx, c, res), nil
+	return r.afterCall(ctx, c, r.clearedResult(res)), nil
 }
 
 // decide returns why a call is not to be made.
@@ -133,7 +134,11 @@ func (r *run) decide(ctx context.Context, c entry.ToolCallBlock) error {
 	defer r.asking.Unlock()
 	r.enter(Waiting)
 	defer r.enter(Calling)
-	yes, err := r.Ask(ctx, Question{r.ID, c.Name, c.Arguments, d})
+	arguments := c.Arguments
+	if by := r.Session.Redactor(); by != nil {
+		arguments, _ = by.JSON(arguments)
+	}
+	yes, err := r.Ask(ctx, Question{r.ID, c.Name, arguments, d})
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s was not called: %v, and the question failed: %w", c.Name, d, err)
@@ -146,7 +151,7 @@ func (r *run) decide(ctx context.Context, c entry.ToolCallBlock) error {
 // result puts the result of a call into the log.
 func (r *run) result(ctx context.Context, c entry.ToolCallBlock, res tool.Result, began time.Time) error {
 	ctx = context.WithoutCancel(ctx) // what was done is in the log, above all when the run was cancelled
-	res = r.bound(ctx, c, res)
+	res = r.bound(ctx, c, r.clearedResult(res))
 	m := entry.ToolResult(c, content(res))
 	m.IsError, m.Details, m.Timestamp = res.IsError, res.Details, r.Now().UnixMilli()
 	id, err := r.Session.Append(ctx, m)
@@ -181,11 +186,20 @@ func (r *run) answerOpenCalls(ctx context.Context, resumed *session.Resumed) err
 	}
 	var again []entry.ToolCallBlock
 	for _, c := range calls {
-		if t := r.Tools.Tool(c.Name); t != nil && t.Idempotent() {
+		t := r.Tools.Tool(c.Name)
+		lacks := redact.HasMark(c.Arguments)
+		if _, known := t.(tool.KnowsCalls); known {
+			lacks = false
+		}
+		if t != nil && t.Idempotent() && !lacks {
 			again = append(again, c)
 			continue
 		}
-		if err := r.result(ctx, c, r.whatIsKnown(ctx, c), r.Now()); err != nil {
+		res := r.whatIsKnown(ctx, c)
+		if lacks {
+			res.Text += "\n[Its arguments had a secret in them, which the log lacks: it is not made again from there]"
+		}
+		if err := r.result(ctx, c, res, r.Now()); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -30,9 +31,11 @@ type run struct {
 	queued   []queued // said, and not taken up yet
 	outcome  Outcome
 
-	observing sync.Mutex // events come one after the other
-	asking    sync.Mutex // and so do questions
-	counting  sync.Mutex // guards outcome.Calls
+	called    []entry.ToolCallBlock  // by the last answer, as the model said it
+	pieces    map[int]*redact.Stream // of the answer that comes, by block; nil where no secrets are replaced
+	observing sync.Mutex             // events come one after the other
+	asking    sync.Mutex             // and so do questions
+	counting  sync.Mutex             // guards outcome.Calls
 }
 
 // errTimeUp is why the context of a run is done when its time is over.
@@ -107,6 +110,9 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 	}
 	r.history = history{session: r.Session, heard: r.hear, count: r.Count, base: r.base()}
 	r.suffixes = map[string]int{}
+	if r.Session.Redactor() != nil {
+		r.pieces = map[int]*redact.Stream{}
+	}
 	if r.Hooks.Start != nil {
 		r.Hooks.Start(inner, r.outcome.Resumed)
 	}
@@ -116,6 +122,7 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 	} else if err != nil {
 		r.outcome.Status, r.outcome.Reason = FailedRun, err.Error()
 	}
+	r.outcome.Reason = cleared(r.Session.Redactor(), r.outcome.Reason)
 	r.outcome.Spent = r.spent.Spent()
 	r.outcome.Took = r.Now().Sub(r.began)
 	data, jerr := json.Marshal(End{r.outcome, r.outcome.Took.Milliseconds()})
@@ -189,8 +196,7 @@ func (r *run) loop(ctx context.Context) error {
 		if err != nil {
 			return r.or(ctx, err)
 		}
-		calls := answer.Content.ToolCalls()
-		if len(calls) > 0 {
+		if calls := r.called; len(calls) > 0 {
 			err := r.call(ctx, calls)
 			if err == nil {
 				err = r.history.extend(ctx)
@@ -345,5 +351,12 @@ func (r *run) observe(e Event) {
 	}
 	r.observing.Lock()
 	defer r.observing.Unlock()
-	r.Observe(e)
+	by := r.Session.Redactor()
+	if by == nil {
+		r.Observe(e)
+		return
+	}
+	for _, e := range r.clearedEvents(by, e) {
+		r.Observe(e)
+	}
 }

@@ -175,6 +175,9 @@ func (s *Session) encode(r *request, b entry.Body) error {
 	if err := r.set(b); err != nil || s.redactor == nil {
 		return err
 	}
+	if c, ok := b.(entry.Custom); ok && c.CustomType == entry.CustomTypeCheckpoint {
+		return nil // names of files that are brought back
+	}
 	whole, n := r.whole()
 	out, err := persist.Redact(whole, s.redactor.Text)
 	if err != nil {

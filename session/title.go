@@ -176,7 +176,7 @@ func CleanTitle(title string) string {
 // one for pi; then the header is written over in place. Should that last step
 // fail, the title is not lost: the entries have it.
 func (s *Session) Rename(ctx context.Context, title, source string) error {
-	title = CleanTitle(title)
+	title = s.clearTitle(CleanTitle(title))
 	switch {
 	case title == "":
 		return fmt.Errorf("renaming %s: the title is empty; give at least one visible character", s.Path())

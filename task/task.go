@@ -55,7 +55,7 @@ const (
 // Options say what a tree works with.
 type Options struct {
 	Manager   *session.Manager
-	Root      *session.Session // the session of the run
+	Root      *session.Session // the session of the run; its Redactor is that of the whole tree
 	Artifacts *artifacts.Dir   // of Root
 
 	Types []Type

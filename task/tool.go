@@ -83,6 +83,9 @@ func (taskTool) Schema() json.RawMessage {
 // Idempotent is true: a call that is made again goes on with the subagents that it has.
 func (taskTool) Idempotent() bool { return true }
 
+// KnowsCalls says that such a call needs no arguments but those that say how many there are.
+func (taskTool) KnowsCalls() {}
+
 // ParallelSafe is true: subagents of several calls work side by side as those of one do.
 func (taskTool) ParallelSafe() bool { return true }
 
@@ -185,6 +188,11 @@ func (t taskTool) checkItem(j *job) (err error) {
 	}
 	if _, err := artifacts.ParseAgentID(j.Name); err != nil || strings.Contains(j.Name, ".") {
 		return errors.New("its name cannot be part of an id: give letters, digits, _ and -, and no v with a number, which is a version")
+	}
+	if by := t.tree.o.Root.Redactor(); by != nil {
+		if _, n := by.Text([]byte(j.Name)); n > 0 {
+			return errors.New("its name has a secret in it, and would be that of files")
+		}
 	}
 	if strings.TrimSpace(j.Task) == "" {
 		return errors.New("it says nothing to do")

@@ -166,6 +166,11 @@ var passing = []syscall.Errno{
 func (t *Tree) open(ctx context.Context, p *Parent, j *job) (s *session.Session, begun bool, err error) {
 	dir := p.Session.ArtifactsDir()
 	path := filepath.Join(dir, j.id.String()+".jsonl")
+	defer func() {
+		if err == nil {
+			s.SetRedactor(t.o.Root.Redactor())
+		}
+	}()
 	s, err = t.o.Manager.Open(ctx, path)
 	switch {
 	case err == nil:
@@ -188,6 +193,7 @@ func (t *Tree) keep(ctx context.Context, p *Parent, j *job, r report) (report, e
 		return r, errStopped
 	}
 	ctx = context.WithoutCancel(ctx)
+	t.clear(&r)
 	r.end.ID, r.end.Ended, r.end.Late = r.id.String(), time.Now().UTC(), j.late
 	before, err := p.kin.lastEnd(ctx, r.id)
 	if err != nil {
@@ -220,6 +226,20 @@ func (t *Tree) keep(ctx context.Context, p *Parent, j *job, r report) (report, e
 	p.kin.ended(r.end)
 	t.told(r.id, r.end)
 	return r, nil
+}
+
+// clear replaces the secrets of a report, if the tree does: texts of the log have none, errors and signed answers may.
+func (t *Tree) clear(r *report) {
+	by := t.o.Root.Redactor()
+	if by == nil {
+		return
+	}
+	for _, text := range []*string{&r.text, &r.end.Reason} {
+		if left, n := by.Text([]byte(*text)); n > 0 {
+			*text = string(left)
+		}
+	}
+	r.result, _ = by.JSON(r.result)
 }
 
 // kept is the report of a subagent that came to its end before.

@@ -50,6 +50,13 @@ type Tool interface {
 	Call(ctx context.Context, input json.RawMessage) (Result, error)
 }
 
+// KnowsCalls is implemented by an idempotent tool that knows a call which is made again by its id: what it does then does not
+// depend on the arguments.
+type KnowsCalls interface {
+	Tool
+	KnowsCalls()
+}
+
 // Result is what a call gives back.
 type Result struct {
 	// Text is what a model is shown: bounded, sanitised, with the tool's own remarks in brackets at its end.

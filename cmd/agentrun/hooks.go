@@ -172,7 +172,7 @@ func (c *agentCommand) hooks(b *workbench, view *agentView) (*hook.Runner, error
 	}
 	return &hook.Runner{
 		Hooks: list, Session: b.session.ID(), Dir: b.session.CWD(),
-		Report: func(err error) { view.observe(agent.MainID, agent.Warned{Text: err.Error()}) },
+		Report: func(err error) { view.observe(agent.MainID, agent.Warned{Text: b.cleared(err.Error())}) },
 	}, nil
 }
 

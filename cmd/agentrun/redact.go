@@ -53,6 +53,15 @@ func (e *environment) redactIn(s *session.Session) error {
 	return err
 }
 
+// cleared is a text without the secrets that the session replaces.
+func (b *workbench) cleared(text string) string {
+	if r := b.session.Redactor(); r != nil {
+		left, _ := r.Text([]byte(text))
+		return string(left)
+	}
+	return text
+}
+
 // redactor makes what replaces secrets in a session.
 func (e *environment) redactor(s *session.Session, r supervisor.Redaction) (*redact.Redactor, *vault.Vault) {
 	v := vault.New(vault.Options{

@@ -8,7 +8,8 @@ import (
 
 // Redact gives every text of an entry to replace, which returns how many secrets it replaced in it and what the text is
 // then, and returns the entry with what came back: the entry itself if nothing was replaced. Rule 4 holds here too: what is
-// signed or encrypted is not looked at, and neither are the data of images and the names of members. It comes before Prepare.
+// signed or encrypted is not looked at, and neither are the data of images, the names of members and words of the format. It comes
+// before Prepare.
 func Redact(entry []byte, replace func(text []byte) ([]byte, int)) ([]byte, error) {
 	s := survey{limits: standard, task: texts}
 	if err := s.run(entry, nil); err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hide replaces a word.
+// hide replaces two words.
 func hide(text []byte) ([]byte, int) {
-	n := bytes.Count(text, []byte("hunter\n2"))
-	return bytes.ReplaceAll(text, []byte("hunter\n2"), []byte("[x]")), n
+	n := bytes.Count(text, []byte("hunter\n2")) + bytes.Count(text, []byte("hidden"))
+	return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("hunter\n2"), []byte("[x]")), []byte("hidden"), []byte("[x]")), n
 }
 
 func TestRedactReachesEveryTextAndNothingThatIsSigned(t *testing.T) {
@@ -32,6 +32,8 @@ func TestRedactReachesEveryTextAndNothingThatIsSigned(t *testing.T) {
 		`{"details":{"encrypted_content":"hunter\n2","thinkingSignature":"hunter\n2","b":"hunter\n2"}}`:        `{"details":{"encrypted_content":"hunter\n2","thinkingSignature":"hunter\n2","b":"[x]"}}`,
 		`{"message":{"content":[{"type":"image","mimeType":"image/png","data":"hunter\n2"},"hunter\n2"]}}`:     `{"message":{"content":[{"type":"image","mimeType":"image/png","data":"hunter\n2"},"[x]"]}}`,
 		`{"image_url":"data:image/png;base64,hunter\n2"}`:                                                      ``,
+		`{"type":"hidden"}`: ``, `{"message":{"role":"hidden","content":"hidden","stopReason":"hidden"}}`: `{"message":{"role":"hidden","content":"[x]","stopReason":"hidden"}}`,
+		`{"type":"hidden 1"}`: `{"type":"[x] 1"}`, `{"data":{"types":["hidden"],"type":["hidden 2"]}}`: `{"data":{"types":["[x]"],"type":["[x] 2"]}}`,
 		deep + `"hunter\n2"` + ends: deep + `"[x]"` + ends,
 		`{"hunter\n2":1}`:           ``,
 	} {

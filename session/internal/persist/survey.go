@@ -236,7 +236,7 @@ func (f *frame) tokenLen() int {
 func (s *survey) str(f *frame, v span) {
 	lit, key := v.of(s.text), f.childKey()
 	if s.task == texts {
-		if !sealed(key) && !isImageURL(lit) {
+		if !sealed(key) && !isImageURL(lit) && !isWord(key, lit) {
 			s.sites = append(s.sites, site{span: v, kind: siteText})
 		}
 		return
@@ -257,6 +257,16 @@ func sealed(key []byte) bool {
 	switch string(key) {
 	case "thinkingSignature", "thoughtSignature", "textSignature", "encrypted_content":
 		return true
+	}
+	return false
+}
+
+// isWord reports whether the literal is a word of the format, by its member and by what it is made of: a secret that
+// is an ordinary word must not make a log one that nobody reads.
+func isWord(key, lit []byte) bool {
+	switch string(key) {
+	case "type", "role", "customType", "stopReason":
+		return len(lit) <= 48 && len(bytes.Trim(lit[1:len(lit)-1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")) == 0
 	}
 	return false
 }
