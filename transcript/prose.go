@@ -1,17 +1,12 @@
 package transcript
 
 import (
-	"bytes"
 	"html"
 	"net/url"
+	"strconv"
 	"strings"
-	"sync"
 
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/renderer"
-	"github.com/yuin/goldmark/util"
+	md "rsc.io/markdown"
 )
 
 // maxProse is the longest text, in bytes, that is laid out as Markdown: more is no
@@ -23,24 +18,21 @@ const maxProse = 64 << 10
 // its text is long costs the square of it.
 const maxNesting = 32
 
-// layout makes HTML of Markdown. It is safe for concurrent use.
-var layout = sync.OnceValue(func() goldmark.Markdown {
-	return goldmark.New(
-		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), extension.Strikethrough, extension.TaskList),
-		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(guarded{}, 1))),
-	)
-})
-
-// proseHTML is Markdown as HTML, ok false when it is not to be laid out.
+// proseHTML is Markdown as HTML, ok false when it is not to be laid out. Only the parser is the library's: what a page
+// may hold is written here, element by element, so that text can not make a page do something.
 func proseHTML(text string) (out string, ok bool) {
 	if len(text) > maxProse || nests(text) {
 		return "", false
 	}
-	var b bytes.Buffer
-	if err := layout().Convert([]byte(text), &b); err != nil {
-		return "", false
-	}
-	return b.String(), true
+	defer func() {
+		if recover() != nil { // the library panics where its own bookkeeping is wrong: the text is shown as it is
+			out, ok = "", false
+		}
+	}()
+	p := md.Parser{Table: true, Strikethrough: true, TaskList: true}
+	var l layout
+	l.blocks(p.Parse(text).Blocks)
+	return l.String(), true
 }
 
 // nests reports whether a line begins more containers than anybody writes, or has more
@@ -58,43 +50,190 @@ func nests(text string) bool {
 	return false
 }
 
-// guarded renders the nodes that could make a page do something.
-type guarded struct{}
+// layout is HTML that is made of parsed Markdown.
+type layout struct{ strings.Builder }
 
-func (g guarded) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
-	r.Register(ast.KindRawHTML, rawHTML)
-	r.Register(ast.KindHTMLBlock, htmlBlock)
-	r.Register(ast.KindLink, link)
-	r.Register(ast.KindAutoLink, autoLink)
-	r.Register(ast.KindImage, image)
+func (l *layout) write(pieces ...string) {
+	for _, s := range pieces {
+		l.WriteString(s)
+	}
 }
 
-// rawHTML shows tags as text.
-func rawHTML(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-	if entering {
-		segments := n.(*ast.RawHTML).Segments
-		for i := range segments.Len() {
-			s := segments.At(i)
-			w.WriteString(html.EscapeString(string(s.Value(source))))
+func (l *layout) text(s string) { l.WriteString(html.EscapeString(s)) }
+
+func (l *layout) blocks(blocks []md.Block) {
+	for i, b := range blocks {
+		l.block(b)
+		if _, tight := b.(*md.Text); tight && i+1 < len(blocks) {
+			l.WriteByte('\n')
 		}
 	}
-	return ast.WalkSkipChildren, nil
 }
 
-func htmlBlock(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-	block := n.(*ast.HTMLBlock)
-	if entering {
-		w.WriteString(`<p class="plain">`)
-		for i := range block.Lines().Len() {
-			s := block.Lines().At(i)
-			w.WriteString(html.EscapeString(string(s.Value(source))))
-		}
-		if block.HasClosure() {
-			w.WriteString(html.EscapeString(string(block.ClosureLine.Value(source))))
-		}
-		w.WriteString("</p>\n")
+func (l *layout) block(b md.Block) {
+	switch b := b.(type) {
+	case *md.Text: // of a list without empty lines
+		l.inlines(b.Inline)
+	case *md.Paragraph:
+		l.write("<p>")
+		l.inlines(b.Text.Inline)
+		l.write("</p>\n")
+	case *md.Heading:
+		level := strconv.Itoa(min(max(b.Level, 1), 6))
+		l.write("<h", level, ">")
+		l.inlines(b.Text.Inline)
+		l.write("</h", level, ">\n")
+	case *md.CodeBlock:
+		l.code(b)
+	case *md.Quote:
+		l.write("<blockquote>\n")
+		l.blocks(b.Blocks)
+		l.write("</blockquote>\n")
+	case *md.List:
+		l.list(b)
+	case *md.Table:
+		l.table(b)
+	case *md.ThematicBreak:
+		l.write("<hr>\n")
+	case *md.HTMLBlock: // tags are shown as text
+		l.write(`<p class="plain">`)
+		l.text(strings.Join(b.Text, "\n"))
+		l.write("</p>\n")
 	}
-	return ast.WalkSkipChildren, nil
+}
+
+func (l *layout) code(b *md.CodeBlock) {
+	l.write("<pre><code")
+	if words := strings.Fields(b.Info); len(words) > 0 {
+		l.write(` class="language-`, html.EscapeString(words[0]), `"`)
+	}
+	l.write(">")
+	for _, line := range b.Text {
+		l.text(line)
+		l.WriteByte('\n')
+	}
+	l.write("</code></pre>\n")
+}
+
+func (l *layout) list(b *md.List) {
+	name, start := "ul", ""
+	if b.Bullet == '.' || b.Bullet == ')' {
+		name = "ol"
+		if b.Start != 1 {
+			start = ` start="` + strconv.Itoa(b.Start) + `"`
+		}
+	}
+	l.write("<", name, start, ">\n")
+	for _, b := range b.Items {
+		item, ok := b.(*md.Item)
+		if !ok {
+			continue
+		}
+		l.write("<li>")
+		if len(item.Blocks) > 0 {
+			if _, tight := item.Blocks[0].(*md.Text); !tight {
+				l.WriteByte('\n')
+			}
+		}
+		l.blocks(item.Blocks)
+		l.write("</li>\n")
+	}
+	l.write("</", name, ">\n")
+}
+
+func (l *layout) table(t *md.Table) {
+	row := func(name string, cells []*md.Text) {
+		l.write("<tr>\n")
+		for i, cell := range cells {
+			align := ""
+			if i < len(t.Align) && t.Align[i] != "" {
+				align = ` align="` + html.EscapeString(t.Align[i]) + `"`
+			}
+			l.write("<", name, align, ">")
+			l.inlines(cell.Inline)
+			l.write("</", name, ">\n")
+		}
+		l.write("</tr>\n")
+	}
+	l.write("<table>\n<thead>\n")
+	row("th", t.Header)
+	l.write("</thead>\n")
+	if len(t.Rows) > 0 {
+		l.write("<tbody>\n")
+		for _, cells := range t.Rows {
+			row("td", cells)
+		}
+		l.write("</tbody>\n")
+	}
+	l.write("</table>\n")
+}
+
+func (l *layout) inlines(inlines md.Inlines) {
+	for _, x := range inlines {
+		l.inline(x)
+	}
+}
+
+func (l *layout) inline(x md.Inline) {
+	within := func(name string, inner md.Inlines) {
+		l.write("<", name, ">")
+		l.inlines(inner)
+		l.write("</", name, ">")
+	}
+	switch x := x.(type) {
+	case md.Inlines:
+		l.inlines(x)
+	case *md.Plain:
+		l.text(x.Text)
+	case *md.Escaped:
+		l.text(x.Text)
+	case *md.Code:
+		l.write("<code>", html.EscapeString(x.Text), "</code>")
+	case *md.Strong:
+		within("strong", x.Inner)
+	case *md.Emph:
+		within("em", x.Inner)
+	case *md.Del:
+		within("del", x.Inner)
+	case *md.Link:
+		l.link(x)
+	case *md.AutoLink:
+		if safe := safeLink(x.URL); safe != "" {
+			l.write(anchor(safe), html.EscapeString(x.Text), "</a>")
+		} else {
+			l.text(x.Text)
+		}
+	case *md.Image: // it lies elsewhere: it is named
+		l.write("[image: ")
+		l.inlines(x.Inner)
+		l.write(" <code>", html.EscapeString(x.URL), "</code>]")
+	case *md.HTMLTag:
+		l.text(x.Text)
+	case *md.Task:
+		checked := ""
+		if x.Checked {
+			checked = `checked="" `
+		}
+		l.write("<input ", checked, `disabled="" type="checkbox"> `)
+	case *md.HardBreak:
+		l.write("<br>\n")
+	case *md.SoftBreak:
+		l.WriteByte('\n')
+	}
+}
+
+// link makes a link, or shows where it would have led.
+func (l *layout) link(x *md.Link) {
+	if safe := safeLink(x.URL); safe != "" {
+		l.write(anchor(safe))
+		l.inlines(x.Inner)
+		l.write("</a>")
+		return
+	}
+	l.inlines(x.Inner)
+	if x.URL != "" {
+		l.write(" <code>", html.EscapeString(x.URL), "</code>")
+	}
 }
 
 // safeLink returns a link that may be followed, "" for all others.
@@ -117,46 +256,4 @@ func safeLink(to string) string {
 
 func anchor(to string) string {
 	return `<a href="` + html.EscapeString(to) + `" rel="noopener noreferrer nofollow">`
-}
-
-// link makes a link, or shows where it would have led.
-func link(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-	to := string(n.(*ast.Link).Destination)
-	safe := safeLink(to)
-	switch {
-	case safe != "" && entering:
-		w.WriteString(anchor(safe))
-	case safe != "":
-		w.WriteString("</a>")
-	case !entering && to != "":
-		w.WriteString(" <code>" + html.EscapeString(to) + "</code>")
-	}
-	return ast.WalkContinue, nil
-}
-
-func autoLink(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-	if !entering {
-		return ast.WalkContinue, nil
-	}
-	a := n.(*ast.AutoLink)
-	to, text := string(a.URL(source)), html.EscapeString(string(a.Label(source)))
-	if a.AutoLinkType == ast.AutoLinkEmail && !strings.HasPrefix(strings.ToLower(to), "mailto:") {
-		to = "mailto:" + to
-	}
-	if safe := safeLink(to); safe != "" {
-		w.WriteString(anchor(safe) + text + "</a>")
-	} else {
-		w.WriteString(text)
-	}
-	return ast.WalkContinue, nil
-}
-
-// image names an image that lies elsewhere.
-func image(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-	if entering {
-		w.WriteString("[image: ")
-	} else {
-		w.WriteString(" <code>" + html.EscapeString(string(n.(*ast.Image).Destination)) + "</code>]")
-	}
-	return ast.WalkContinue, nil
 }
