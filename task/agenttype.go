@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentrun/agentrun/internal/frontmatter"
 	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/task/isolation"
 )
 
 // Type is a kind of subagent: a system prompt, and what goes with it.
@@ -38,8 +39,10 @@ type Type struct {
 	Thinking    string   `json:"thinking,omitempty"` // one of model.ThinkingLevels; "" is its parent's
 	ReadOnly    bool     `json:"readOnly,omitempty"` // it changes nothing: tools that may are not given to it
 	Spawns      []string `json:"spawns,omitempty"`   // types of subagents that it may start; nil is all, empty none
-	System      string   `json:"-"`
-	Source      string   `json:"source"` // the file that it is from; "built in"
+	// Isolation gives it files of its own; "" is none. A call may add it, and not take it away.
+	Isolation isolation.Kind `json:"isolation,omitempty"`
+	System    string         `json:"-"`
+	Source    string         `json:"source"` // the file that it is from; "built in"
 }
 
 // MaxType is the largest file of a type, in bytes.
@@ -90,6 +93,7 @@ func ParseType(source string, data []byte) (t Type, err error) {
 		Thinking    string `yaml:"thinking"`
 		ReadOnly    bool   `yaml:"readOnly"`
 		Spawns      *words `yaml:"spawns"`
+		Isolation   string `yaml:"isolation"`
 	}
 	if err := yaml.Unmarshal(head, &front); err != nil {
 		return t, fmt.Errorf("reading %s: its front matter cannot be read: %s", source, firstLine(err.Error()))
@@ -98,6 +102,10 @@ func ParseType(source string, data []byte) (t Type, err error) {
 		t.Name = front.Name
 	}
 	t.Description, t.Model, t.Thinking, t.ReadOnly = strings.TrimSpace(front.Description), front.Model, front.Thinking, front.ReadOnly
+	kind, kindErr := isolation.ParseKind(front.Isolation)
+	if kind != isolation.None {
+		t.Isolation = kind
+	}
 	if t.Model == "inherit" {
 		t.Model = ""
 	}
@@ -111,6 +119,8 @@ func ParseType(source string, data []byte) (t Type, err error) {
 	switch {
 	case !validName(t.Name):
 		return t, fmt.Errorf("reading %s: %.60q is no name of a type: letters, digits, _ and - only", source, t.Name)
+	case kindErr != nil:
+		return t, fmt.Errorf("reading %s: %w", source, kindErr)
 	case t.Description == "":
 		return t, fmt.Errorf("reading %s: it has no description, by which a model chooses it", source)
 	case t.Thinking != "" && !slices.Contains(model.ThinkingLevels(), t.Thinking):

@@ -66,6 +66,9 @@ func (r *report) String() string {
 	if r.end.Reason != "" {
 		fmt.Fprintf(&b, "<reason>%s</reason>\n", r.end.Reason)
 	}
+	if r.end.Patch != nil {
+		r.end.Patch.say(&b, r.id.String())
+	}
 	switch text := r.all(); {
 	case text == "":
 		b.WriteString(r.empty() + "\n")

@@ -11,10 +11,11 @@ import (
 
 // family is what the log of an agent says of its subagents.
 type family struct {
-	spawns []Spawn        // in their order
-	ends   map[string]End // the last of each
-	late   []End          // those that no call waits for, in their order
-	told   map[told]bool  // the reports that were handed to the agent
+	spawns []Spawn         // in their order
+	ends   map[string]End  // the last of each
+	late   []End           // those that no call waits for, in their order
+	merged map[string]bool // the patches that were merged, by artifact
+	told   map[told]bool   // the reports that were handed to the agent
 }
 
 // told is a report that was handed to an agent without a call that waited for it: the details of the message.
@@ -66,10 +67,25 @@ func (f *family) note(c entry.Custom) {
 				f.ends[end.ID] = end
 			}
 		}
+	case MergeType:
+		var m Merged
+		if json.Unmarshal(c.Data, &m) == nil {
+			if f.merged == nil {
+				f.merged = map[string]bool{}
+			}
+			f.merged[m.Artifact] = true
+		}
 	case SpawnType:
 		var spawn Spawn
 		if json.Unmarshal(c.Data, &spawn) == nil {
 			f.spawns = append(f.spawns, spawn)
 		}
 	}
+}
+
+// has reports whether the agent has started a subagent.
+func (f *family) has(id string) bool {
+	return slices.ContainsFunc(f.spawns, func(s Spawn) bool {
+		return slices.ContainsFunc(s.Agents, func(a Spawned) bool { return a.ID == id })
+	})
 }

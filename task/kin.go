@@ -98,6 +98,9 @@ func (k *kin) begin(ctx context.Context) error {
 			k.ready, err = append(k.ready, body), errors.Join(err, rerr)
 		}
 	}
+	for _, end := range f.ends {
+		err = errors.Join(err, k.tree.clearLeft(ctx, &k.parent, end))
+	}
 	var cut []func()
 	for _, spawn := range f.spawns {
 		for i, sp := range spawn.Agents {
@@ -367,4 +370,10 @@ func (k *kin) stop() {
 	}
 	k.mu.Unlock()
 	k.work.Wait()
+}
+
+// wasMerged reports whether a patch is in the files of the agent. Others may have merged it since the log was read.
+func (k *kin) wasMerged(ctx context.Context, artifact string) (bool, error) {
+	f, err := readFamily(ctx, k.parent.Session)
+	return f.merged[artifact], err
 }

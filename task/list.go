@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/task/isolation"
 )
 
 // Info is what the logs tell of one subagent.
@@ -26,6 +27,10 @@ type Info struct {
 	Ended    *time.Time `json:"ended"`
 	Tokens   int64      `json:"tokens"` // spent by it, and by those below it
 	Cost     float64    `json:"cost"`
+
+	Isolation isolation.Kind `json:"isolation,omitempty"` // what files of its own it had
+	Patch     *Patch         `json:"patch,omitempty"`     // what it changed in them
+	Merged    bool           `json:"merged,omitempty"`    // and that this is in those of its parent
 }
 
 // maxDepth bounds how deep logs are followed, which may be hostile.
@@ -53,7 +58,7 @@ func listBelow(ctx context.Context, m *session.Manager, s *session.Session, pare
 	var all []Info
 	for _, spawn := range f.spawns {
 		for _, sp := range spawn.Agents {
-			info, below, err := describe(ctx, m, s, sp, f.ends, driven, parent, depth)
+			info, below, err := describe(ctx, m, s, sp, f, driven, parent, depth)
 			if err != nil {
 				return nil, err
 			}
@@ -64,7 +69,7 @@ func listBelow(ctx context.Context, m *session.Manager, s *session.Session, pare
 }
 
 // describe is one subagent, and those below it.
-func describe(ctx context.Context, m *session.Manager, s *session.Session, sp Spawned, ends map[string]End, driven bool, parent string, depth int) (Info, []Info, error) {
+func describe(ctx context.Context, m *session.Manager, s *session.Session, sp Spawned, f family, driven bool, parent string, depth int) (Info, []Info, error) {
 	info := Info{ID: sp.ID, Parent: parent, Agent: sp.Agent, URL: "agent://" + sp.ID, Started: sp.Began, Status: Interrupted}
 	if driven {
 		info.Status = Queued
@@ -92,7 +97,9 @@ func describe(ctx context.Context, m *session.Manager, s *session.Session, sp Sp
 	case !errors.Is(err, session.ErrNotFound) && !errors.Is(err, fs.ErrNotExist):
 		info.Reason = err.Error()
 	}
-	if end, ok := ends[sp.ID]; ok {
+	if end, ok := f.ends[sp.ID]; ok {
+		info.Isolation, info.Patch = end.Isolation, end.Patch
+		info.Merged = end.Patch != nil && f.merged[end.Patch.Artifact]
 		if info.Reason = end.Reason; info.Status != Running || !busy {
 			info.Status, info.Ended = end.Status, &end.Ended
 		}
@@ -133,7 +140,7 @@ func StatusOf(ctx context.Context, m *session.Manager, dir string, id artifacts.
 	if err != nil {
 		return "", err
 	}
-	info, _, err := describe(ctx, m, s, Spawned{ID: id.String()}, f.ends, driven, "", maxDepth)
+	info, _, err := describe(ctx, m, s, Spawned{ID: id.String()}, f, driven, "", maxDepth)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/task/isolation"
 )
 
 // Custom entry types of a parent's log.
@@ -62,8 +63,12 @@ type End struct {
 	Version int         `json:"version,omitempty"` // of its output
 	Ended   time.Time   `json:"ended"`
 	Spent   agent.Spent `json:"spent"`
-	Run     string      `json:"run,omitempty"`  // of the subagent, that ended so; "" when none began
-	Late    bool        `json:"late,omitempty"` // no call waits for it: a message of ReportType hands it over
+	Run     string      `json:"run,omitempty"` // of the subagent, that ended so; "" when none began
+	// Isolation is what files it had; "" is those of its parent. Patch is what it changed in its own, nil when that is not
+	// known.
+	Isolation isolation.Kind `json:"isolation,omitempty"`
+	Patch     *Patch         `json:"patch,omitempty"`
+	Late      bool           `json:"late,omitempty"` // no call waits for it: a message of ReportType hands it over
 }
 
 // statusOf is what the end of a run is for a subagent.

@@ -19,6 +19,10 @@
 //   - What a subagent spends counts for each agent above it. Its permissions are those of its parent at most.
 //   - A disk that is full or fails, of whichever agent below, ends no subagent and makes no result: it ends the run as failed,
 //     and every agent goes on where it was when that is resumed.
+//   - A subagent with isolation works in files of its own (see package isolation). What it changed there is an artifact before
+//     its parent is told of its end, however that came; the files are removed behind that. [Merge] and the tool merge bring it
+//     into the files of its parent. After kill -9 it goes on in the same files; spoken to after its end, it gets new ones, with
+//     what it had changed.
 //   - When the call is cancelled, so is everything below it.
 //   - A call with background: true returns the ids at once. What these subagents report is a message ([ReportType]) to the
 //     agent that started them, once each, also behind kill -9: the end is an entry, and so is the message, which names it. A
@@ -58,6 +62,15 @@ type Options struct {
 	Root      *session.Session // the session of the run; its Redactor is that of the whole tree
 	Artifacts *artifacts.Dir   // of Root
 
+	// Dir is where the agent of Root works; "" is the directory of its session.
+	Dir string
+	// Spaces is the directory in which subagents get files of their own; it is made. "" refuses isolation.
+	Spaces string
+	// Sync has these files survive a power cut.
+	Sync bool
+	// Recorder is told of files that a merge changes; nil is nobody.
+	Recorder Recorder
+
 	Types []Type
 
 	// Model opens the model of a type, "provider:id".
@@ -89,6 +102,9 @@ type Subagent struct {
 	ID      artifacts.AgentID
 	Type    Type
 	Session *session.Session
+	// Dir is where it works, and all that it may change if it is Isolated.
+	Dir      string
+	Isolated bool // or one above it is
 }
 
 // Tree is the subagents of one run.
@@ -108,6 +124,9 @@ func New(o Options) (*Tree, error) {
 	if o.Depth == 0 {
 		o.Depth = DefaultDepth
 	}
+	if o.Dir == "" {
+		o.Dir = o.Root.CWD()
+	}
 	return &Tree{o: o, slots: &slots{free: o.Concurrency}}, nil
 }
 
@@ -119,14 +138,16 @@ type Parent struct {
 	Model   model.Model   // what subagents have that name none
 	Spawns  []string      // the types that it may start; nil is all
 
-	depth int
-	slot  *slot
-	kin   *kin
+	dir      string // where it works
+	isolated bool
+	depth    int
+	slot     *slot
+	kin      *kin
 }
 
 // Root is the parent that the run's own agent is.
 func (t *Tree) Root(budget *agent.Budget) Parent {
-	p := Parent{Session: t.o.Root, Budget: budget, Model: t.o.Default, slot: &slot{}}
+	p := Parent{Session: t.o.Root, Budget: budget, Model: t.o.Default, slot: &slot{}, dir: t.o.Dir}
 	return t.withKin(p)
 }
 
@@ -182,6 +203,9 @@ func (t *Tree) toolsOf(ctx context.Context, p Parent, of Subagent) (tools []tool
 	mayTask := of.Type.Tools == nil || slices.Contains(of.Type.Tools, "task")
 	if mayTask && (of.Type.Spawns == nil || len(of.Type.Spawns) > 0) && p.depth < t.o.Depth {
 		tools = append(tools, t.Tool(p))
+		if t.o.Spaces != "" && !of.Type.ReadOnly {
+			tools = append(tools, t.MergeTool(p))
+		}
 	}
 	return tools, release, nil
 }

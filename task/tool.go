@@ -59,6 +59,7 @@ func (taskTool) Schema() json.RawMessage {
           "name": {"type": "string", "minLength": 1, "maxLength": 64, "description": "A short name, such as Review: letters, digits, _ and -."},
           "agent": {"type": "string", "description": "The kind of agent; task if none is given."},
           "task": {"type": "string", "minLength": 1, "description": "What to do, and what to report."},
+          "isolation": {"type": "string", "enum": ["none", "worktree", "copy"], "description": "Files of its own to change: a work tree of git at what you have now, or a copy. Its change comes as a patch, which merge brings into your files."},
           "effort": {"type": "string", "enum": ["off", "minimal", "low", "medium", "high", "xhigh"], "description": "How much it thinks."},
           "schema": {"type": "object", "description": "JSON Schema of the report, if it is to be JSON."},
           "limits": {
@@ -96,12 +97,13 @@ type input struct {
 }
 
 type item struct {
-	Name   string          `json:"name"`
-	Agent  string          `json:"agent"`
-	Task   string          `json:"task"`
-	Effort string          `json:"effort"`
-	Schema json.RawMessage `json:"schema"`
-	Limits struct {
+	Name      string          `json:"name"`
+	Agent     string          `json:"agent"`
+	Task      string          `json:"task"`
+	Effort    string          `json:"effort"`
+	Isolation string          `json:"isolation"`
+	Schema    json.RawMessage `json:"schema"`
+	Limits    struct {
 		Requests int     `json:"requests"`
 		Tokens   int64   `json:"tokens"`
 		Cost     float64 `json:"cost"`
@@ -126,7 +128,7 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 	if err := tool.Decode(raw, &in); err != nil {
 		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
 	}
-	jobs, err := t.check(in)
+	jobs, err := t.check(ctx, in)
 	if err != nil {
 		return tool.Refuse(err), nil
 	}
@@ -161,7 +163,7 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 func unfinished(err error) error { return fmt.Errorf("%w (%w)", err, tool.ErrUnfinished) }
 
 // check refuses a call as a whole: nothing starts unless all can.
-func (t taskTool) check(in input) ([]*job, error) {
+func (t taskTool) check(ctx context.Context, in input) ([]*job, error) {
 	if t.parent.depth >= t.tree.o.Depth {
 		return nil, fmt.Errorf("no subagent can be started here: there are %d levels of agents at most", t.tree.o.Depth)
 	}
@@ -171,7 +173,11 @@ func (t taskTool) check(in input) ([]*job, error) {
 	var jobs []*job
 	for i, it := range in.Tasks {
 		j := &job{item: it}
-		if err := t.checkItem(j); err != nil {
+		err := t.checkItem(j)
+		if err == nil {
+			err = t.tree.checkIsolation(ctx, t.parent, j)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("task %d (%.60s) cannot be started, and so none was: %w", i+1, j.Name, err)
 		}
 		jobs = append(jobs, j)

@@ -16,6 +16,7 @@ import (
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/task/isolation"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/toolset"
 	"github.com/agentrun/agentrun/usage"
@@ -29,12 +30,17 @@ type report struct {
 	text   string
 	result []byte // JSON, nil when it has no schema
 	took   time.Duration
+
+	keepSpace bool // its files are all that there is of what it changed
 }
 
 // finish brings a subagent to its end, and keeps what came of it. The error is agentrun's own.
 func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared string) (report, error) {
 	began := time.Now()
 	if j.end != nil {
+		if err := t.clearLeft(ctx, p, *j.end); err != nil {
+			return report{}, err
+		}
 		t.told(j.id, *j.end)
 		return t.kept(ctx, j)
 	}
@@ -48,7 +54,16 @@ func (t *Tree) finish(ctx context.Context, p *Parent, j *job, at *place, shared 
 		return r, fmt.Errorf("running %s: %w", j.id, err)
 	}
 	r.took = time.Since(began)
-	return t.keep(ctx, p, j, r)
+	stays := r.keepSpace || r.goesOn(ctx, j)
+	if r, err = t.keep(ctx, p, j, r); err == nil && !stays {
+		err = t.vacate(context.WithoutCancel(ctx), j.id.String())
+	}
+	return r, err
+}
+
+// goesOn reports whether a subagent was stopped that goes on when the run of its parent does.
+func (r *report) goesOn(ctx context.Context, j *job) bool {
+	return j.late && ctx.Err() != nil && r.end.Status == Cancelled
 }
 
 // announce tells whoever observes the tree of subagents that have their ids, in their order.
@@ -91,11 +106,43 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 		return crashed(err)
 	}
 	defer log.Close()
+	space, said, err := t.isolate(ctx, p, j, begun)
+	if err != nil {
+		if ctx.Err() != nil {
+			r.end.Status, r.end.Reason = Cancelled, "it was cancelled before it started"
+			return r, nil
+		}
+		return crashed(err)
+	}
+	r.end.Isolation = j.kindOf()
+	if r.end.Isolation == isolation.None {
+		r.end.Isolation = ""
+	}
+	of := Subagent{ID: j.id, Type: j.typ, Session: log, Dir: p.dir, Isolated: p.isolated}
+	if space != nil {
+		of.Dir, of.Isolated = space.Dir(), true
+	}
+	if r, err = t.run(ctx, p, j, s, shared, r, of, said, begun); err == nil && space != nil && !r.goesOn(ctx, j) {
+		err = t.handIn(context.WithoutCancel(ctx), space, &r)
+	}
+	return r, err
+}
+
+// run runs a subagent. The error is that of work.
+func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared string, r report, of Subagent, said string, begun bool) (report, error) {
+	log := of.Session
+	crashed := func(err error) (report, error) {
+		if passes(err) {
+			return r, err
+		}
+		r.end.Status, r.end.Reason = Crashed, err.Error()
+		return r, nil
+	}
 	limits := j.limits(t.o.Limits)
 	budget := agent.NewBudget(p.Budget, limits)
-	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, slot: s})
+	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, slot: s, dir: of.Dir, isolated: of.Isolated})
 	defer self.Stop()
-	tools, release, err := t.toolsOf(ctx, self, Subagent{j.id, j.typ, log})
+	tools, release, err := t.toolsOf(ctx, self, of)
 	if err != nil {
 		return crashed(err)
 	}
@@ -104,6 +151,9 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	o := agent.Options{
 		Session: log, Model: j.model, ID: j.id.String(), System: entry.Prompt{j.typ.System}, Thinking: j.Effort,
 		Limits: agent.Limits{Time: limits.Time}, Budget: budget, Rules: t.o.Rules, Ask: t.o.Ask, Artifacts: t.o.Artifacts, Retries: t.o.Retries,
+	}
+	if said != "" {
+		o.System = append(o.System, said)
 	}
 	if o.Thinking == "" {
 		o.Thinking = j.typ.Thinking
@@ -189,7 +239,7 @@ func (t *Tree) open(ctx context.Context, p *Parent, j *job) (s *session.Session,
 
 // keep writes the output of a subagent, once, and then its end.
 func (t *Tree) keep(ctx context.Context, p *Parent, j *job, r report) (report, error) {
-	if j.late && ctx.Err() != nil && r.end.Status == Cancelled {
+	if r.goesOn(ctx, j) {
 		return r, errStopped
 	}
 	ctx = context.WithoutCancel(ctx)

@@ -22,14 +22,17 @@ import (
 	"github.com/agentrun/agentrun/agent/instructions"
 	"github.com/agentrun/agentrun/agent/permission"
 	"github.com/agentrun/agentrun/agent/plan"
+	"github.com/agentrun/agentrun/checkpoint"
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/sandbox"
+	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/task"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/shell"
 	"github.com/agentrun/agentrun/tool/toolset"
+	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 // Exit statuses of run and resume; statusError is a run that failed.
@@ -319,15 +322,18 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 		return nil, err
 	}
 	dir := b.kept()
+	spaces := spacesOf(b.session.Home())
+	if b.policy != nil && b.policy.Mode == sandbox.ReadOnly {
+		spaces = ""
+	}
 	limits := agent.Limits{Cost: c.cost, Time: time.Duration(c.time)}
 	budget := agent.NewBudget(nil, agent.Limits{})
 	all := []*permission.Rules{rules}
 	tree, err := task.New(task.Options{
 		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: models.first, Model: models.open, Rules: all, Ask: view.asker(),
+		Dir: b.files.Dir(), Spaces: spaces, Sync: c.durability.value == session.Sync, Recorder: checkpoint.New(b.manager, b.session, checkpoint.Options{}),
 		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
-			own := *b
-			own.session = of.Session
-			return agentTools(&own)
+			return subagentTools(b, of)
 		},
 		Observe: view.observe,
 		Prepare: func(o *agent.Options) {
@@ -366,7 +372,11 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if len(told.skills) > 0 {
 		tools = append(tools, instructions.SkillTool{Skills: told.skills})
 	}
-	offered, err := toolset.New(append(tools, tree.Tool(root))...)
+	tools = append(tools, tree.Tool(root))
+	if spaces != "" {
+		tools = append(tools, tree.MergeTool(root))
+	}
+	offered, err := toolset.New(tools...)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
@@ -433,6 +443,34 @@ func agentTools(b *workbench) (tools []tool.Tool, release func(), err error) {
 	return tools, func() { _ = sh.Close() }, nil // what it ran is over, and in the log
 }
 
+// spacesOf is where a home has the files of isolated subagents.
+func spacesOf(home string) string { return filepath.Join(home, "isolated") }
+
+// subagentTools are the tools of a subagent, which work where it does.
+func subagentTools(b *workbench, of task.Subagent) (tools []tool.Tool, release func(), err error) {
+	own := *b
+	own.session = of.Session
+	if !of.Isolated {
+		return agentTools(&own)
+	}
+	own.files, err = workspace.Open(workspace.Options{
+		Dir: of.Dir, Roots: []string{of.Dir}, Sync: b.durability.value == session.Sync, Seen: seenBy(of.Session),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.policy != nil {
+		policy := *b.policy
+		policy.Roots = []string{of.Dir}
+		own.policy = &policy
+	}
+	tools, done, err := agentTools(&own)
+	if err != nil {
+		return nil, nil, errors.Join(err, own.files.Close())
+	}
+	return tools, func() { done(); _ = own.files.Close() }, nil // which only was looked through
+}
+
 // agentTypes are the types of agents of a project, of the home, and those that are built in.
 func agentTypes(cwd, home string) ([]task.Type, []error) {
 	return task.Types(filepath.Join(cwd, ".agentrun", "agents"), filepath.Join(cwd, ".claude", "agents"), filepath.Join(home, "agents"))
@@ -444,7 +482,7 @@ const permissionsFile = "permissions.json"
 // permissions are the rules of a home, with defaults for what they do not say.
 func permissions(home string, confined bool) (*permission.Rules, error) {
 	ours := permission.Rules{Source: "agentrun", Default: permission.Ask, ByTool: map[string]permission.Action{}}
-	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "yield", "skill", "todo", "mode"} {
+	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "merge", "yield", "skill", "todo", "mode"} {
 		ours.ByTool[name] = permission.Allow
 	}
 	if confined {

@@ -27,7 +27,9 @@ failed, budget, timeout, cancelled, crashed, schema-violation.
 
 With --json it prints one object a line: id, parent, agent, status, url,
 artifact (the file of its output, or null), session (its log, or null), started,
-ended, tokens, cost; reason where there is one.`,
+ended, tokens, cost; reason where there is one; and of one with files of its own
+isolation, patch (artifact, the URL of a git patch; bytes; how many files were
+added, changed, deleted; left, what is not in it) and merged.`,
 		Example: `  agentrun tasks
   agentrun tasks --json | jq -r 'select(.status != "completed") | .id'`,
 		Args: positional(0, 1, "at most one session"),
@@ -59,7 +61,7 @@ func (e *environment) listTasks(ctx context.Context, id string) error {
 		if info.Ended != nil {
 			took = info.Ended.Sub(info.Started).Round(1e6).String()
 		}
-		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%d tokens\t%s\n", strings.Repeat("  ", strings.Count(info.ID, ".")), info.ID, info.Agent, info.Status, took, info.Tokens, info.URL)
+		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%d tokens\t%s%s\n", strings.Repeat("  ", strings.Count(info.ID, ".")), info.ID, info.Agent, info.Status, took, info.Tokens, info.URL, patchOf(info))
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the subagents: %w", err)
@@ -89,6 +91,7 @@ once.`,
 			return env.sendTask(cmd.Context(), args[0], args[1])
 		},
 	})
+	cmd.AddCommand(newTaskMergeCommand(env))
 	return cmd
 }
 
@@ -138,7 +141,7 @@ func newAgentsCommand(env *environment) *cobra.Command {
 of .agentrun/agents and .claude/agents in the working directory, of agents in
 the home, and the ones that are built in. Each is a Markdown file with front
 matter: name, description, and where needed tools, model, thinking, readOnly,
-spawns; below it is the system prompt.
+spawns, isolation (worktree or copy: files of its own); below it is the system prompt.
 
 With --json it prints one object a line.`,
 		Example: `  agentrun agents`,

@@ -53,6 +53,9 @@ type FS interface {
 	// name it was opened by. The error matches fs.ErrExist when newpath exists, and
 	// fs.ErrNotExist when f was removed.
 	LinkFile(f File, newpath string) error
+	// Symlink makes a symbolic link to target, which is written down as it is. It fails with an error that
+	// matches fs.ErrExist when newpath exists.
+	Symlink(target, newpath string) error
 	Remove(name string) error
 	Lstat(name string) (fs.FileInfo, error)
 	// Identify is a stat that follows no final symbolic link and allocates

@@ -119,6 +119,7 @@ func (osFS) Mkdir(name string, perm fs.FileMode) error { return os.Mkdir(name, p
 func (osFS) Rename(oldpath, newpath string) error      { return os.Rename(oldpath, newpath) }
 func (osFS) Link(oldpath, newpath string) error        { return os.Link(oldpath, newpath) }
 func (osFS) LinkFile(f File, newpath string) error     { return linkFile(f, newpath) }
+func (osFS) Symlink(target, newpath string) error      { return os.Symlink(target, newpath) }
 func (osFS) Remove(name string) error                  { return os.Remove(name) }
 func (osFS) Lstat(name string) (fs.FileInfo, error)    { return os.Lstat(name) }
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error) {

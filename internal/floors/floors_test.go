@@ -94,6 +94,7 @@ var floorOf = map[string]int{
 	"agent/instructions":  4,
 	"agent/plan":          4,
 	"task":                5,
+	"task/isolation":      2,
 
 	"cmd/agentrun/internal/anew":    7,
 	"cmd/agentrun/internal/picker":  7,

@@ -166,6 +166,10 @@ func (f *FS) LinkFile(file durable.File, newpath string) error {
 	return f.one("link", newpath, func() error { return f.inner.LinkFile(file, newpath) })
 }
 
+func (f *FS) Symlink(target, newpath string) error {
+	return f.one("link", newpath, func() error { return f.inner.Symlink(target, newpath) })
+}
+
 func (f *FS) Remove(name string) error {
 	return f.one("remove", name, func() error { return f.inner.Remove(name) })
 }

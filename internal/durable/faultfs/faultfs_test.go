@@ -105,6 +105,7 @@ var operations = []operation{
 	{"rename", "to", func(w *world) error { return w.fsys.RenameNoReplace(w.path("file"), w.path("to")) }},
 	{"link", "to", func(w *world) error { return w.fsys.Link(w.path("file"), w.path("to")) }},
 	{"link", "to", func(w *world) error { return w.fsys.LinkFile(w.open, w.path("to")) }},
+	{"link", "to", func(w *world) error { return w.fsys.Symlink("file", w.path("to")) }},
 	{"remove", "file", func(w *world) error { return w.fsys.Remove(w.path("file")) }},
 	{"mkdir", "made", func(w *world) error { return w.fsys.Mkdir(w.path("made"), 0o700) }},
 	{"syncdir", "dir", func(w *world) error { return w.fsys.SyncDir(w.path("dir")) }},
