@@ -183,7 +183,7 @@ func TestACallIsRefusedAsAWhole(t *testing.T) {
 		{"a name that is a version by itself", `{"tasks":[{"name":"v2","task":"a"}]}`, "its name cannot be part of an id"},
 		{"a name that is a path", `{"tasks":[{"name":"../x","task":"a"}]}`, "its name cannot be part of an id"},
 		{"no work", `{"tasks":[{"task":" "}]}`, "it says nothing to do"},
-		{"no tasks", `{"tasks":[]}`, "minItems"},
+		{"no tasks", `{"tasks":[]}`, "tasks is empty"},
 		{"a schema that is none", `{"tasks":[{"task":"a","schema":{"type":7}}]}`, "its schema"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -172,11 +172,20 @@ func Check(schema *jsonschema.Resolved, input json.RawMessage) error {
 		return err
 	}
 	var value any
-	if err := json.Unmarshal(input, &value); err != nil {
+	err := json.Unmarshal(input, &value)
+	var mistyped *json.UnmarshalTypeError
+	if errors.As(err, &mistyped) { // of what can be anything only numbers have bounds
+		return fmt.Errorf("%.60s is larger than numbers can be", "the "+mistyped.Value)
+	}
+	if err != nil {
 		return fmt.Errorf("the arguments are no JSON that can be used: %w", err)
 	}
 	if err := schema.Validate(value); err != nil {
-		return errors.New("the arguments are not as the schema says: " + describe(err.Error()))
+		what := explain(schema.Schema(), value, "")
+		if what == "" {
+			what = describe(err.Error())
+		}
+		return errors.New("the arguments are not as the schema says: " + bounded(what))
 	}
 	return nil
 }
@@ -233,6 +242,15 @@ func wellFormed(input json.RawMessage) error {
 // bounds finds whole numbers beyond a bound, which an error has as "minimum: -1/1 is less than 0.000000".
 var bounds = regexp.MustCompile(`^((?:exclusiveM|m)(?:in|ax)imum: -?\d+)/1( is [a-z ]+ -?\d+)(?:\.0+|(\.\d*?[1-9])0*)()$`)
 
+// bounded is a sentence on one line, and not a long one.
+func bounded(text string) string {
+	const most = 500
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\n", " "), "")
+}
+
 // describe makes a sentence of an error that names each schema on the way to the one
 // that was not met: "validating root: validating /properties/a: type: ...".
 func describe(text string) string {
@@ -247,11 +265,6 @@ func describe(text string) string {
 	}
 	text = strings.Replace(text, "type: <invalid reflect.Value> has", "type: null has", 1)
 	text = bounds.ReplaceAllString(text, "$1$2$3$4")
-	const most = 400
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	text = strings.ToValidUTF8(strings.ReplaceAll(text, "\n", " "), "")
 	if at == "" || at == "root" {
 		return text
 	}

@@ -48,25 +48,26 @@ func TestACallIsCheckedAgainstTheSchema(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"n":1}`, ""},
 		{` {"n":1,"list":["a"]} `, ""},
-		{`{"n":0}`, "at n: minimum"},
-		{`{"n":1.5}`, `at n: type: 1.5 has type "number", want "integer"`},
-		{`{"n":1,"list":["a",2]}`, `at list[]: type: 2 has type "integer", want "string"`},
-		{`{}`, `missing properties: ["n"]`},
-		{`{"n":1,"m":2}`, `unexpected additional properties ["m"]`},
-		{`{"n":1e400}`, "cannot unmarshal number"},
+		{`{"n":0}`, "n must be at least 1, and is 0]"},
+		{`{"n":1.5}`, `n must be a whole number, and is the number 1.5]`},
+		{`{"n":1,"list":["a",2]}`, `list[1] must be a string, and is the number 2]`},
+		{`{}`, `n is missing]`},
+		{`{"n":1,"m":2}`, `there is no field "m"; there are list, n]`},
+		{`{"n":1e400}`, "the number 1e400 is larger than numbers can be]"},
 		{`{"n":1,"n":2}`, `name "n" twice`},
-		{`[]`, `has type "array", want "object"`},
-		{`null`, `has type "null", want "object"`},
+		{`[]`, `the whole must be an object, and is an array]`},
+		{`null`, `the whole must be an object, and is null]`},
 		{``, "they end too early"},
 		{`{"n":1`, "they end too early"},
-		{`null`, `type: null has type "null", want "object"`},
-		{`{"n":-1}`, "at n: minimum: -1 is less than 1]"},
+		{`null`, `the whole must be an object, and is null]`},
+		{`{"n":-1}`, "n must be at least 1, and is -1]"},
 		{`{"n":1}{}`, "something follows"},
 		{`{"n":1}]`, "no JSON"},
 		{`{"n":01}`, "no JSON"},
 		{"{\"n\":1,\"\xff\":2}", "no UTF-8"},
 		{`{"list":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "levels deep"},
-		{`{"n":1,"list":["` + strings.Repeat("x", 1000) + `",` + `{"a":"` + strings.Repeat("y", 1000) + `"}]}`, "…"},
+		{`{"n":1,"list":["` + strings.Repeat("x", 1000) + `",` + `{"a":"` + strings.Repeat("y", 1000) + `"}]}`, "list[1] must be a string, and is an object]"},
+		{`{"n":"` + strings.Repeat("y", 1000) + `"}`, `n must be a whole number, and is the string "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"…]`},
 	} {
 		res, err := s.Call(t.Context(), "f", json.RawMessage(c.in))
 		if err != nil {
@@ -74,6 +75,36 @@ func TestACallIsCheckedAgainstTheSchema(t *testing.T) {
 		}
 		if ok := c.want == ""; res.IsError == ok || !ok && (!strings.Contains(res.Text, c.want) || strings.Contains(res.Text, "\n")) {
 			t.Errorf("%s: %q, want %q", c.in, res.Text, c.want)
+		}
+	}
+}
+
+func TestWhatIsWrongIsSaidWithTheNameOfTheField(t *testing.T) {
+	deep := `{"type":"object","required":["edits"],"properties":{
+		"edits":{"type":"array","minItems":1,"maxItems":2,"items":{"type":"object","required":["old"],"additionalProperties":false,
+			"properties":{"old":{"type":"string","minLength":1,"maxLength":5},"how":{"enum":["one","all",3]}}}},
+		"ratio":{"type":["number","null"],"exclusiveMinimum":0,"maximum":1},"none":{"type":"object","additionalProperties":false},
+		"odd":{"type":"string","pattern":"^a"},"is":{"const":"x"}}}`
+	s := set(t, fake{name: "f", schema: deep})
+	for in, want := range map[string]string{
+		`{"edits":[]}`: "edits is empty",
+		`{"edits":[{"old":"a"},{"old":"a"},{"old":"a"}]}`: "edits must have at most 2 items, and has 3",
+		`{"edits":[{"old":"a"},{}]}`:                      "edits[1].old is missing",
+		`{"edits":[{"old":""}]}`:                          "edits[0].old is empty",
+		`{"edits":[{"old":"abcdef"}]}`:                    "edits[0].old must have at most 5 characters, and has 6",
+		`{"edits":[{"old":"a","new":"b"}]}`:               `there is no field "new" in edits[0]; there are how, old`,
+		`{"edits":[{"old":"a","how":"two"}]}`:             `edits[0].how must be one of "one", "all", 3, and is the string "two"`,
+		`{"edits":[{"old":"a"}],"ratio":0}`:               "ratio must be more than 0, and is 0",
+		`{"edits":[{"old":"a"}],"ratio":1.5}`:             "ratio must be at most 1, and is 1.5",
+		`{"edits":[{"old":"a"}],"ratio":true}`:            "ratio must be a number or null, and is true",
+		`{"edits":[{"old":"a"}],"none":{"a":1}}`:          `there is no field "a" in none, and none else`,
+		`{"edits":[{"old":"a"}],"odd":"b"}`:               "at odd: pattern:",
+		`{"edits":[{"old":"a"}],"is":"y"}`:                `is must be "x", and is the string "y"`,
+		`{"edits":[{"old":"a"}],"is":"` + "a\\nb" + `"}`:  `is must be "x", and is the string "a\nb"`,
+	} {
+		res, err := s.Call(t.Context(), "f", json.RawMessage(in))
+		if err != nil || !res.IsError || !strings.Contains(res.Text, "the schema says: "+want) {
+			t.Errorf("%s: %q, %v, want %q", in, res.Text, err, want)
 		}
 	}
 }
@@ -144,6 +175,10 @@ func FuzzCall(f *testing.F) {
 			err = Check(schema, json.RawMessage(in))
 			if err == nil && !json.Valid([]byte(in)) {
 				t.Errorf("%s takes %q", m.Name(), in)
+			}
+			var value any
+			if err == nil && json.Unmarshal([]byte(in), &value) == nil && explain(schema.Schema(), value, "") != "" {
+				t.Errorf("%s takes %q, of which is said: %s", m.Name(), in, explain(schema.Schema(), value, ""))
 			}
 			if err != nil && (strings.Contains(err.Error(), "\n") || len(err.Error()) > 3000) {
 				t.Errorf("%q", err)
