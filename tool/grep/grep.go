@@ -33,7 +33,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/agentrun/agentrun/tool/find"
 	"github.com/agentrun/agentrun/tool/workspace"
@@ -115,29 +114,36 @@ type run struct {
 const batch = 16
 
 func (r *run) all(out io.Writer) {
-	size := batch
+	procs := runtime.GOMAXPROCS(0)
 	rg := r.ripgrep()
-	if rg != nil {
-		size = rg.batch(len(r.items))
+	left := r.items // that nobody has taken
+	next := func() []*find.Item {
+		size := batch
+		if rg != nil {
+			size = rg.batch(len(r.items), len(left), procs)
+		}
+		items := left[:min(size, len(left))]
+		left = left[len(items):]
+		return items
 	}
 	o := newOrdered(out)
-	var taken atomic.Int64
+	taken := 0
 	var take sync.Mutex
 	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), max(1, len(r.items)/size+1)) {
+	for range min(procs, len(r.items)/batch+1) {
 		workers.Go(func() {
 			s := &searcher{pattern: r.pattern, context: r.opts.Context}
 			lines := bufio.NewWriterSize(nil, 64<<10)
 			for r.ctx.Err() == nil {
 				take.Lock()
-				i := int(taken.Add(1)) - 1
-				if i*size >= len(r.items) {
+				items := next()
+				if len(items) == 0 {
 					take.Unlock()
 					return
 				}
-				p := o.part(i)
+				p := o.part(taken)
+				taken++
 				take.Unlock()
-				items := r.items[i*size : min((i+1)*size, len(r.items))]
 				lines.Reset(p)
 				if rg != nil {
 					rg.search(s, items, lines)

@@ -310,3 +310,28 @@ func TestWhatIsNoFileIsToldWhenItIsNamed(t *testing.T) {
 		t.Errorf("%+v, %v", res, err)
 	}
 }
+
+func TestEachProcessorHasTwoCallsOfRipgrep(t *testing.T) {
+	g := &ripgrep{}
+	for _, procs := range []int{1, 2, 3, 16} {
+		for _, files := range []int{1, 99, 100, 101, 799, 2000, 2001, 15_999} {
+			calls := 0
+			for left := files; left > 0; calls++ {
+				n := min(g.batch(files, left, procs), left)
+				if n < min(minBatch, left) || n > maxBatch {
+					t.Fatalf("%d of %d files on %d processors: a call with %d", left, files, procs, n)
+				}
+				left -= n
+			}
+			if most := max(2*procs, files/maxBatch+2*procs); calls > most {
+				t.Errorf("%d files on %d processors: %d calls", files, procs, calls)
+			}
+		}
+	}
+	if n := g.batch(2000, 2000, 2); n != 750 {
+		t.Errorf("the first call has %d files", n)
+	}
+	if n := g.batch(2000, 500, 2); n != 250 {
+		t.Errorf("the third call has %d files", n)
+	}
+}

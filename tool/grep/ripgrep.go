@@ -53,10 +53,17 @@ const (
 	maxBatch = 4000
 )
 
-// batch is how many files one call gets: all processors shall have some.
-func (g *ripgrep) batch(files int) int {
-	const calls = 8
-	return max(1, min(maxBatch, (files+calls-1)/calls))
+// minBatch is how many files take about as long as it takes rg to start.
+const minBatch = 100
+
+// batch is how many files the next call gets, of those that are left. Each processor has one call
+// for most of the files, and a short one, so that they end at about the same time.
+func (g *ripgrep) batch(files, left, procs int) int {
+	size := files * 3 / 4 / procs
+	if files-left >= size*procs {
+		size = (files - size*procs + procs - 1) / procs
+	}
+	return max(minBatch, min(maxBatch, size))
 }
 
 // search searches files in order.
@@ -109,7 +116,7 @@ func (g *ripgrep) call(s *searcher, items []*find.Item, out io.Writer) (rest []*
 	if err := cmd.Start(); err != nil {
 		return items
 	}
-	reader := &rgReader{ripgrep: g, searcher: s, out: out, in: bufio.NewReaderSize(stdout, 256<<10), items: items}
+	reader := &rgReader{ripgrep: g, searcher: s, out: out, in: bufio.NewReaderSize(stdout, 256<<10), items: items, compare: &comparer{}}
 	rerr := reader.read()
 	if rerr != nil {
 		_ = cmd.Process.Kill() // it has nothing more to say
@@ -151,6 +158,8 @@ type rgReader struct {
 	out   io.Writer
 	in    *bufio.Reader
 	items []*find.Item // from the one at hand on
+
+	compare *comparer
 
 	at    string // path of the file at hand; "" for none
 	lines []rgLine
@@ -282,9 +291,9 @@ func (r *rgReader) checked(item *find.Item) (matches int64, ok bool) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return 0, false
 	}
-	in := newComparer(f)
+	r.compare.reset(f)
 	for _, l := range r.lines {
-		if !in.has(l.offset, l.text) {
+		if !r.compare.has(l.offset, l.text) {
 			return 0, false
 		}
 		if l.match {
@@ -315,7 +324,8 @@ type comparer struct {
 	at  int64 // of buf
 }
 
-func newComparer(f *os.File) *comparer { return &comparer{f: f} }
+// reset begins with a file; the memory of the one before is used again.
+func (c *comparer) reset(f *os.File) { c.f, c.buf, c.at = f, c.buf[:0], 0 }
 
 func (c *comparer) has(off int64, text []byte) bool {
 	end := off + int64(len(text))
