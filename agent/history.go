@@ -39,7 +39,7 @@ func (h *history) load(ctx context.Context) (*session.Resumed, error) {
 	h.known, h.counted, h.uncounted, h.size = 0, 0, nil, 0
 	h.checked.Reset()
 	if h.last = (entry.Entry{}); r.Leaf != "" {
-		if h.last, err = h.session.Entry(ctx, r.Leaf); err != nil {
+		if h.last, err = h.leaf(ctx, r.Leaf); err != nil {
 			return nil, fmt.Errorf("building the context: %w", err)
 		}
 	}
@@ -65,6 +65,19 @@ func (h *history) load(ctx context.Context) (*session.Resumed, error) {
 		h.add(messages, part == &fresh)
 	}
 	return r, nil
+}
+
+// leaf is the entry of that id, which is looked for from the end of the log: there it mostly is, and nothing before it is read.
+func (h *history) leaf(ctx context.Context, id string) (entry.Entry, error) {
+	for e, err := range h.session.Backward(ctx) {
+		if err != nil {
+			return entry.Entry{}, err
+		}
+		if e.ID() == id {
+			return e, nil
+		}
+	}
+	return h.session.Entry(ctx, id)
 }
 
 // shortened is how many messages of a context stand before the entry that made it shorter last.

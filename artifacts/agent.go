@@ -275,7 +275,7 @@ func (d *Dir) writeAgent(ctx context.Context, id AgentID, out Output) (Agent, er
 		}
 		return Agent{}, err
 	}
-	return d.LookupAgent(ctx, id, version)
+	return d.describeAgent(id, version, append(slices.Clip(d.versions(id, s)), version)) // the lock is held: there is no newer one
 }
 
 // admit asks the quota for n bytes, all or none.
@@ -382,6 +382,25 @@ func (d *Dir) LookupAgent(ctx context.Context, id AgentID, version int) (Agent, 
 			return Agent{}, d.agentNotFound(ctx, id, version, s, have)
 		}
 	}
+}
+
+// HasAgent reports whether there is that version of the output of id, without a look at the rest of the directory.
+func (d *Dir) HasAgent(ctx context.Context, id AgentID, version int) (bool, error) {
+	if id.IsZero() || version < 1 {
+		return false, nil
+	}
+	_, err := d.exists(ctx)
+	if noDirectory(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = d.describeAgent(id, version, []int{version})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // pick chooses a version out of those there are; 0 when it is not among them.

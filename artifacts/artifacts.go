@@ -105,6 +105,7 @@ type Dir struct {
 	opt   Options
 	fs    durable.FS
 
+	turn      chan struct{}            // full while a goroutine has the lock, or is the one that waits for other processes
 	listing   sync.Mutex               // held by the one goroutine that lists
 	seen      atomic.Pointer[snapshot] // what the last listing found
 	published atomic.Bool              // the directory's own name was fsynced
@@ -116,7 +117,7 @@ type Dir struct {
 // Open returns the artifact directory at path. It touches nothing: the directory
 // is made by the first write.
 func Open(path string, opt Options) *Dir {
-	d := &Dir{opt: opt, fs: opt.FS}
+	d := &Dir{opt: opt, fs: opt.FS, turn: make(chan struct{}, 1)}
 	d.place.Store(&path)
 	if d.fs == nil {
 		d.fs = durable.OS
@@ -180,6 +181,39 @@ func (d *Dir) index(name string) string { return filepath.Join(d.Path(), indexDi
 // lock makes the directory if it is not there and takes its lock, which release
 // gives back. The directory stays where it is until then.
 func (d *Dir) lock(ctx context.Context) (release func(), err error) {
+	if err := d.await(ctx); err != nil {
+		return nil, err
+	}
+	unlock, err := d.lockOut(ctx)
+	if err != nil {
+		<-d.turn
+		return nil, err
+	}
+	return func() { unlock(); <-d.turn }, nil
+}
+
+// await waits for the turn of this goroutine: of many only one is to poll for the lock, so that it goes from one to the next
+// at once.
+func (d *Dir) await(ctx context.Context) error {
+	select {
+	case d.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	timeout := time.NewTimer(LockWait)
+	defer timeout.Stop()
+	select {
+	case d.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("locking %s: %w", d.index("lock"), ctx.Err())
+	case <-timeout.C:
+		return fmt.Errorf("locking %s: waited %s: %w", d.index("lock"), LockWait, durable.ErrLockTimeout)
+	}
+}
+
+// lockOut takes the lock of the directory from other processes.
+func (d *Dir) lockOut(ctx context.Context) (release func(), err error) {
 	for try := 0; ; try++ {
 		if err := d.locate(ctx); err != nil {
 			return nil, err

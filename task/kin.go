@@ -319,7 +319,16 @@ func (k *kin) pending(ctx context.Context) (bool, error) {
 
 // await waits for a report, as long as somebody is at work on one.
 func (k *kin) await(ctx context.Context) (bool, error) {
-	if err := errors.Join(k.begin(ctx), k.wake(ctx)); err != nil {
+	if err := k.begin(ctx); err != nil {
+		return false, err
+	}
+	k.mu.Lock()
+	ready, err := len(k.ready), k.err
+	k.mu.Unlock()
+	if ready > 0 && err == nil {
+		return true, nil // and whoever takes that up wakes others
+	}
+	if err := errors.Join(err, k.wake(ctx)); err != nil {
 		return false, err
 	}
 	k.mu.Lock()

@@ -250,10 +250,13 @@ func (t *Tree) keep(ctx context.Context, p *Parent, j *job, r report) (report, e
 		return r, err
 	}
 	// A crash may have come between the output and its end.
-	there, err := t.o.Artifacts.LookupAgent(ctx, r.id, 0)
+	written, err := t.o.Artifacts.HasAgent(ctx, r.id, before.Version+1)
+	if err != nil {
+		return r, fmt.Errorf("looking for the output of %s: %w", r.id, err)
+	}
 	switch {
-	case err == nil && there.Version > before.Version:
-		r.end.Version = there.Version
+	case written:
+		r.end.Version = before.Version + 1
 	case r.end.Status == Cancelled && r.text == "" && r.result == nil:
 		r.end.Version = before.Version // there is nothing to keep, and it may yet go on
 	default:
