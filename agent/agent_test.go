@@ -403,7 +403,7 @@ func TestACallThatIsNotIdempotentIsToldToBeInterrupted(t *testing.T) {
 	if err != nil || out.Status != agent.Completed {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	equal(t, told(t, s)[2:], "error: ["+entry.InterruptedResult+"]\n[What it had printed is in artifact://0 (10 bytes)]",
+	equal(t, told(t, s)[2:], "error: ["+entry.InterruptedResult+"]\n[What it had printed is in artifact://0 (10 B)]",
 		"result: echo: a", "assistant: Done.")
 	calls.Range(func(id, _ any) bool {
 		t.Errorf("call %v was made again", id)
