@@ -73,7 +73,7 @@ func (t *Tree) isolate(ctx context.Context, p *Parent, j *job, begun bool) (s *i
 	if err != nil {
 		return nil, "", err
 	}
-	s, made, err := isolation.Open(ctx, isolation.Options{Kind: kind, Place: t.place(j.id.String()), Source: p.dir, Agent: j.id.String(), Sync: t.o.Sync})
+	s, made, err := isolation.Open(ctx, isolation.Options{Kind: kind, Place: t.place(j.id.String()), Source: p.dir, Agent: j.id.String(), Sync: t.o.Sync, FS: t.o.FS})
 	if err != nil {
 		return nil, "", err
 	}
@@ -109,7 +109,7 @@ func (t *Tree) patchAgain(ctx context.Context, p *Parent, end End, s *isolation.
 		return "", err
 	}
 	defer f.Close()
-	m, err := isolation.Apply(ctx, isolation.MergeOptions{Dir: s.Tree(), Patch: f, Size: size, Scratch: t.place(end.ID) + "/again"})
+	m, err := isolation.Apply(ctx, isolation.MergeOptions{Dir: s.Tree(), Patch: f, Size: size, Scratch: t.place(end.ID) + "/again", FS: t.o.FS})
 	if err != nil {
 		return "", err
 	}
@@ -212,7 +212,7 @@ func (t *Tree) vacate(ctx context.Context, id string) error {
 	if t.o.Spaces == "" {
 		return nil
 	}
-	return isolation.Remove(ctx, nil, t.place(id))
+	return isolation.Remove(ctx, t.o.FS, t.place(id))
 }
 
 // clearLeft removes the space of a subagent whose end is in the log, if a crash has left it, and if nobody has spoken to the

@@ -137,8 +137,9 @@ func liveSynced(ctx context.Context, home string, fsys durable.FS, durability se
 	types, _ := task.Types()
 	tr, err := task.New(task.Options{
 		Manager: m, Root: r.session, Artifacts: r.dir, Types: types, Default: r.model, Retries: fast, Concurrency: 1,
-		Tools: func(context.Context, task.Subagent) ([]tool.Tool, func(), error) {
-			return tools(notIdempotent), func() {}, nil
+		Dir: home + projectExt, Spaces: filepath.Join(home, "isolated"), FS: fsys,
+		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
+			return append(tools(notIdempotent), put{of.Dir}), func() {}, nil
 		},
 	})
 	if err != nil {

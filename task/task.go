@@ -43,6 +43,7 @@ import (
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/agent/permission"
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -66,6 +67,8 @@ type Options struct {
 	Dir string
 	// Spaces is the directory in which subagents get files of their own; it is made. "" refuses isolation.
 	Spaces string
+	// FS is the file system of these files; nil means the real one. Tests inject faults here.
+	FS durable.FS
 	// Sync has these files survive a power cut.
 	Sync bool
 	// Recorder is told of files that a merge changes; nil is nobody.

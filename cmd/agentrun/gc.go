@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/session/gc"
+	"github.com/agentrun/agentrun/task"
 )
 
 // gcCommand is the verb gc with its flags.
@@ -34,7 +36,8 @@ func newGCCommand(env *environment) *cobra.Command {
 
   blobs        that no session, artifact or other blob names
   trash        sessions that were removed more than 30 days ago
-  temporaries  that killed processes left, and artifacts whose log is gone
+  temporaries  that killed processes left, and artifacts whose log is gone;
+               files of subagents that were isolated, and need them no more
   indexes      of what is not there any more
 
 Blobs that are younger than an hour stay, and so does everything that was
@@ -127,6 +130,9 @@ func (g *gcCommand) run(ctx context.Context, daysGiven bool) error {
 	if r == nil {
 		return err
 	}
+	left, lerr := task.RemoveLeftovers(ctx, m, spacesOf(m.Home()), g.apply)
+	r.Temporaries.Count, r.Temporaries.Bytes = r.Temporaries.Count+left.Count, r.Temporaries.Bytes+left.Bytes
+	err = errors.Join(err, lerr)
 	for _, sentence := range r.Kept {
 		g.say("%s", sentence)
 	}

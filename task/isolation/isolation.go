@@ -388,3 +388,9 @@ func mkdirs(fsys durable.FS, dir string) error {
 	}
 	return err
 }
+
+// InUse reports whether the process that made a space, or found it last, may still work in it.
+func InUse(place string) bool {
+	st, err := readState(durable.OS, place)
+	return err == nil && st.Owner.Life() != process.Gone
+}
