@@ -397,7 +397,7 @@ func TestTheToolAnswersAModel(t *testing.T) {
 		{"a code", `{"command":"echo hi; exit 3"}`, "hi\n[Command exited with code 3]", true},
 		{"a relative directory", `{"command":"basename \"$PWD\"","cwd":"sub"}`, "sub\n", false},
 		{"variables", `{"command":"echo $A-$B","env":{"B":"2","A":"1"}}`, "1-2\n", false},
-		{"a timeout out of bounds", `{"command":"true","timeout":99999}`, "[Timeout clamped to 1h0m0s (requested 99999s; allowed range 1s to 1h)]", false},
+		{"a timeout out of bounds", `{"command":"true","timeout":99999}`, "[Timeout clamped to 1h (requested 99999s; allowed range 1s to 1h)]", false},
 		{"no command", `{}`, "", true},
 		{"an unknown member", `{"command":"true","shell":"zsh"}`, "", true},
 		{"two objects", `{"command":"true"}{}`, "", true},

@@ -1,6 +1,7 @@
 package bash
 
 import (
+	"crypto/rand"
 	"os"
 	"os/exec"
 	"strconv"
@@ -12,13 +13,19 @@ import (
 // guardAfter is how old a command is when it gets a guard: those that are done by then do not pay for one.
 const guardAfter = 10 * time.Millisecond
 
-// guard is a process that ends the process group of a command when this process is gone, however it went. The leader of the
-// group does not need it (Pdeathsig of prctl(2)); those that the leader started do.
+// guardVariable is what the processes of a run have in their environment, with a value of its own for each: it is how those are
+// found that have left the process group, the session and their parents when nobody is left to whom they came.
+const guardVariable = "AGENTRUN_GUARD"
+
+// guard is a process that ends the process group of a command, and who has its mark, when this process is gone, however it
+// went. The leader of the group does not need it (Pdeathsig of prctl(2)); those that the leader started do. Who left the group
+// and has cleared its environment gets away.
 //
 // It is a shell that waits for the end of file of a pipe, which only this process has open for writing. Between our end and
 // its signal the number of the group is free only if nobody is left in it, and the kernel goes round all others first.
 type guard struct {
 	timer *time.Timer
+	mark  string // the variable with its value
 
 	mu    sync.Mutex
 	ended bool
@@ -26,11 +33,27 @@ type guard struct {
 	hold  *os.File
 }
 
-func newGuard(group int) *guard {
-	g := &guard{}
+// newGuard makes the guard of a command that is to be started with its mark.
+func newGuard() *guard { return &guard{mark: guardVariable + "=" + rand.Text()} }
+
+// watch has the guard begin, now that the command runs.
+func (g *guard) watch(group int) {
 	g.timer = time.AfterFunc(guardAfter, func() { g.start(group) })
-	return g
 }
+
+// guarding is what the guard runs: its arguments are the group and the mark. The shell's read leaves out the NUL bytes between
+// variables.
+const guarding = `read -r _ && exit
+kill -KILL "-$1"
+found=1 looks=0
+while [ "$found" ] && [ $((looks += 1)) -le 1000 ]; do
+	found=
+	for dir in /proc/[0-9]*; do
+		while IFS= read -r line || [ "$line" ]; do
+			case $line in *"$2"*) kill -KILL "${dir#/proc/}" && found=1; break ;; esac
+		done <"$dir/environ"
+	done
+done 2>/dev/null`
 
 func (g *guard) start(group int) {
 	g.mu.Lock()
@@ -44,7 +67,7 @@ func (g *guard) start(group int) {
 	}
 	defer r.Close()
 	cmd := &exec.Cmd{
-		Path: "/bin/sh", Args: []string{"agentrun-guard", "-c", `read -r _ || kill -KILL "-$1"`, "agentrun-guard", strconv.Itoa(group)},
+		Path: "/bin/sh", Args: []string{"agentrun-guard", "-c", guarding, "agentrun-guard", strconv.Itoa(group), g.mark},
 		Dir: "/", Env: []string{}, Stdin: r, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if cmd.Start() != nil {

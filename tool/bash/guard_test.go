@@ -24,8 +24,8 @@ func TestACommandEndsWithWhoRunsIt(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var background, leader int
-	if _, err := fmt.Fscan(out, &background, &leader); err != nil {
+	var pids [3]int // in the background, out of the session and away from its parent, the leader
+	if _, err := fmt.Fscan(out, &pids[0], &pids[1], &pids[2]); err != nil {
 		t.Fatal(err)
 	}
 	for !guarded(t, cmd.Process.Pid) {
@@ -37,7 +37,7 @@ func TestACommandEndsWithWhoRunsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	for _, pid := range []int{background, leader} {
+	for _, pid := range pids {
 		for {
 			if s, err := process.ReadStat(pid); err != nil || s.Dead() {
 				break

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -128,6 +129,8 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		return Exit{}, fmt.Errorf("running %s: %w", p.name(), err)
 	}
 	defer out.close()
+	guard := newGuard()
+	l.env = append(slices.Clone(l.env), guard.mark)
 	script, argv, err := p.longScript(l.argv)
 	if err != nil {
 		return Exit{}, fmt.Errorf("running %s: %w", p.name(), err)
@@ -157,7 +160,8 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	if err != nil {
 		return exit.notStarted(classifyStart(p.name(), l.path, err)), nil
 	}
-	defer newGuard(g.pid).end()
+	guard.watch(g.pid)
+	defer guard.end()
 	if p.started != nil {
 		p.started(g.pid)
 	}
