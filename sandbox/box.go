@@ -31,7 +31,9 @@ type Box struct {
 	spaces  []*os.File       // mount namespaces of what was started; open, so that no other one gets their number
 	shims   []process.Member // that own something of it, and nothing else
 	reached map[string]bool
-	counts  cgroup.Counts // when Settle was called last
+	counts  cgroup.Counts  // when Settle was called last
+	settled time.Time      // then, or when the box was made
+	filled  map[file]int64 // files that were told to have as much as they may, with the time of their last change
 	disk    *diskWatch
 	stop    chan struct{}
 	watch   sync.WaitGroup
@@ -51,7 +53,7 @@ func New(p Policy) (_ *Box, err error) {
 	if p, err = p.resolved(); err != nil {
 		return nil, err
 	}
-	b := &Box{policy: p, reached: map[string]bool{}, stop: make(chan struct{})}
+	b := &Box{policy: p, reached: map[string]bool{}, filled: map[file]int64{}, settled: time.Now(), stop: make(chan struct{})}
 	b.spec.Policy = p
 	if p.namespaces() {
 		if b.spec.Via, b.spec.Bwrap, err = choose(&p); err != nil {

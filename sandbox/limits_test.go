@@ -255,3 +255,25 @@ func TestACloseKillsAndRemoves(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileLimitThatSomebodyElseRunsIntoIsTold(t *testing.T) {
+	_, workspace := place(t)
+	b := box(t, Policy{Mode: Workspace, Roots: []string{workspace}, Limits: Limits{File: 64 << 10}})
+	for _, c := range []struct{ name, script, want string }{
+		{"a child", "head -c 100000 /dev/zero >big; true", "size of a file, 64KiB: " + workspace + "/big has as much"},
+		{"nobody, who comes later", "cat big >/dev/null", ""},
+		{"who does not mind", `trap '' XFSZ; { head -c 100000 /dev/zero >/tmp/other; } 2>/dev/null; true`, "size of a file, 64KiB: /tmp/other has as much"},
+		{"the command", "rm -f big; exec head -c 100000 /dev/zero >big", "size of a file, 64KiB: " + workspace + "/big has as much"},
+		{"the command, whose file is gone", "exec 3>gone; rm gone; exec head -c 100000 /dev/zero >&3", "size of a file, 64KiB"},
+		{"nobody", "head -c 1000 /dev/zero >small", ""},
+	} {
+		got := in(t, b, workspace, c.script)
+		var told string
+		for _, r := range got.reached {
+			told += strings.TrimPrefix(r.Text, "Limit reached: ")
+		}
+		if told != c.want {
+			t.Errorf("%s: %q, %+v", c.name, told, got)
+		}
+	}
+}

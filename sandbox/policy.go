@@ -25,7 +25,8 @@
 //
 // Files may be read as this user may: secrets in a home are, and with the network on may be sent away. Sockets outside
 // /run that have a path are reached. The command lines of all processes are seen. The kernel is not hidden:
-// a hole in it is a way out. With [Off] and limits only, a command of root can leave its control group.
+// a hole in it is a way out. With [Off] and limits only, a command of root can leave its control group. With [Off] and no network an
+// ordinary user's command can ask other processes of that user to do something, over sockets or by files that they read; root's is refused.
 //
 // # How
 //
@@ -74,7 +75,7 @@ func ParseMode(s string) (Mode, error) {
 // Policy says what a command may do. The zero value is everything.
 type Policy struct {
 	Mode   Mode `json:"mode,omitempty"`   // "" is Off
-	NetOff bool `json:"netOff,omitempty"` // no network but a loopback of its own
+	NetOff bool `json:"netOff,omitempty"` // no network but a loopback of its own; of root with Off it is refused
 
 	// Roots are the directories of a workspace. A disk limit looks at them in every mode.
 	Roots []string `json:"roots,omitempty"`
@@ -92,6 +93,10 @@ type Policy struct {
 // Memory and Processes are held by control groups, version 2 where memory and pids are delegated to this user, else
 // version 1. An ordinary user without either gets rlimits of setrlimit(2): Memory is then that of each process (RLIMIT_DATA), CPU too, and
 // Processes counts all of the user that are added. Root is refused then: no rlimit stops a fork bomb of root.
+//
+// Which limits were reached is told by [Box.Settle], as far as the system tells: with rlimits nobody is told of memory and
+// processes that a command did not get, and of processor time only when the command itself was ended, not one that it started. A File limit
+// is known of the command itself, and by a file below the roots or the private temporary directories that has as much.
 type Limits struct {
 	Memory    int64         `json:"memory,omitempty"`    // bytes; who takes more is killed by the kernel
 	Processes int64         `json:"processes,omitempty"` // and threads at one time; more are not started

@@ -85,10 +85,22 @@ var only = viaNothing
 // choose is way without a trial where that would tell nothing new: root who may make namespaces, on a kernel with all that
 // is needed. Where they are refused all the same, the command is not started, and that is said then.
 func choose(p *Policy) (via, bwrap string, err error) {
+	if err := p.refused(); err != nil {
+		return "", "", err
+	}
 	if only == viaNothing && os.Geteuid() == 0 && capable(unix.CAP_SYS_ADMIN) && landlockVersion() >= landlockABI {
 		return viaNamespaces, "", nil
 	}
 	return way(p)
+}
+
+// refused says what of a policy no machine can keep: root that may write everywhere has the kernel, or a service, start something
+// outside, where there is a network.
+func (p *Policy) refused() error {
+	if p.NetOff && !p.confined() && os.Geteuid() == 0 {
+		return fmt.Errorf("%w: for root the network is off only in the sandbox read-only or workspace: what may be written without one, such as /proc/sys, leads to it", ErrImpossible)
+	}
+	return nil
 }
 
 // capable reports whether this process has a capability.
@@ -100,6 +112,9 @@ func capable(c int) bool {
 
 // way chooses how to make what the policy needs, and says why that is not possible.
 func way(p *Policy) (via, bwrap string, err error) {
+	if err := p.refused(); err != nil {
+		return "", "", err
+	}
 	abi := landlockVersion()
 	var why []string
 	if only == viaBubblewrap {
@@ -177,6 +192,9 @@ func NewProbe() Probe {
 		yes(&p.Means, c.name, missing(c.dir), fmt.Sprintf("version %d, %s", place.Version, c.dir))
 	}
 	for _, m := range []Policy{{Mode: ReadOnly}, {Mode: Workspace}, {Mode: ReadOnly, NetOff: true}, {Mode: Workspace, NetOff: true}, {Mode: Off, NetOff: true}} {
+		if m.refused() != nil {
+			continue // of nobody's machine
+		}
 		via, _, err := way(&m)
 		yes(&p.Modes, m.String(), err, "by "+via)
 	}

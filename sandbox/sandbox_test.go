@@ -247,6 +247,12 @@ func TestTheNetworkIsThereUnlessItIsOff(t *testing.T) {
 		if got := links(Policy{Mode: ReadOnly}); strings.Count(got, ":") != strings.Count(string(mine), ":") {
 			t.Errorf("on: %s", got)
 		}
+		if _, err := New(Policy{NetOff: true}); os.Geteuid() == 0 {
+			if !errors.Is(err, ErrImpossible) || !strings.Contains(err.Error(), "for root the network is off only in the sandbox") {
+				t.Errorf("off for root who may write everything: %v", err)
+			}
+			return
+		}
 		if got := links(Policy{NetOff: true}); strings.Count(got, ":") != 1 {
 			t.Errorf("off alone: %s", got)
 		}

@@ -166,9 +166,14 @@ func (b *Box) Settle(status syscall.WaitStatus) []Reached {
 	if b.reached[LimitCPU] || b.spec.Seconds > 0 && died(status, syscall.SIGXCPU) {
 		add(LimitCPU, "Limit reached: processor time, %s; everything was killed", quantity.Time(l.CPU))
 	}
-	if l.File > 0 && died(status, syscall.SIGXFSZ) {
-		add(LimitFile, "Limit reached: size of a file, %s", quantity.Size(l.File))
+	if l.File > 0 {
+		if name := b.newlyFilled(l.File); name != "" {
+			add(LimitFile, "Limit reached: size of a file, %s: %s has as much", quantity.Size(l.File), name)
+		} else if died(status, syscall.SIGXFSZ) {
+			add(LimitFile, "Limit reached: size of a file, %s", quantity.Size(l.File))
+		}
 	}
+	b.settled = time.Now()
 	if b.reached[LimitDisk] {
 		add(LimitDisk, "Limit reached: disk, %s written; everything was killed", quantity.Size(l.Disk))
 	} else if b.disk != nil && b.disk.over() {
@@ -180,6 +185,41 @@ func (b *Box) Settle(status syscall.WaitStatus) []Reached {
 	}
 	return all
 }
+
+// newlyFilled is a file that was written since the box was settled last and has as much as a file may: what a limit leaves of one,
+// whoever wrote it and whatever became of that. "" is none.
+func (b *Box) newlyFilled(most int64) (name string) {
+	since := b.settled.Add(-coarse).UnixNano()
+	look := func(dir, shown string) {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			var st unix.Stat_t
+			if err == nil && d.Type().IsRegular() && unix.Lstat(path, &st) == nil && st.Size == most && st.Ctim.Nano() >= since {
+				id := file{uint64(st.Dev), st.Ino}
+				if b.filled[id] == st.Ctim.Nano() {
+					return nil
+				}
+				b.filled[id] = st.Ctim.Nano()
+				name = shown + strings.TrimPrefix(path, dir)
+				return fs.SkipAll
+			}
+			return nil
+		})
+	}
+	for _, root := range b.policy.Roots {
+		if name == "" {
+			look(root, root)
+		}
+	}
+	for inside, dir := range temporary {
+		if name == "" && b.tmp != "" {
+			look(filepath.Join(b.tmp, dir), inside)
+		}
+	}
+	return name
+}
+
+// coarse is how far the clock of a file system may be behind.
+const coarse = 20 * time.Millisecond
 
 func counted(n int64, one, more string) string {
 	if n == 1 {
@@ -270,7 +310,7 @@ func (w *diskWatch) written(members func() []int) int64 {
 			total += st.Blocks * 512
 		}
 	}
-	since := w.since.Add(-20 * time.Millisecond).UnixNano() // file systems have a coarser clock
+	since := w.since.Add(-coarse).UnixNano()
 	for _, dir := range w.dirs {
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			var st unix.Stat_t
