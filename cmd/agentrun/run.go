@@ -42,6 +42,12 @@ can not be executed or is not found, 125 when agentrun itself failed, and 128+n
 when agentrun got signal n and ended the command. --max-output ends it with the
 signals of --timeout, and the status is what they made of it: mostly 130.
 
+With --json peakMemory is the most that one process had, in bytes. What had less
+than agentrun itself, and all in a shell that goes on, is only looked at from
+time to time: it is null where a command was too short. --streams gives each
+stream a pipe; between the two the order is that in which they were read, which
+need not be that of writing (without it, one pipe keeps that).
+
 ` + sandboxHelp
 
 // commandRun is what exec, bash and ssh have in common.
@@ -82,7 +88,7 @@ func (r *commandRun) addRunFlags(f *pflag.FlagSet) {
 	f.BoolVar(&r.live, "live", false, "print all output as it comes; with --json to stderr")
 	f.StringVar(&r.cwd, "cwd", "", "run the command in the directory `DIR`")
 	f.Var(&r.env, "env", "set a variable for the command, or with a name alone pass on one that is withheld; may be repeated")
-	f.BoolVar(&r.streams, "streams", false, "with --json: stdout and stderr apart too, in the order of arrival")
+	f.BoolVar(&r.streams, "streams", false, "with --json: stdout and stderr apart too, in the order in which they were read")
 	f.BoolVar(&r.timestamps, "timestamps", false, "with --json: which stream wrote what when, as pieces")
 	f.Var(&r.maxOutput, "max-output", "end a command that writes more than `SIZE`, such as 100MiB")
 	r.addRedact(f)
@@ -326,7 +332,7 @@ type runResult struct {
 	DurationMS    int64   `json:"durationMs"`
 	UserMS        int64   `json:"userMs"`
 	SystemMS      int64   `json:"systemMs"`
-	PeakMemory    *int64  `json:"peakMemory"` // bytes; null when it is not known
+	PeakMemory    *int64  `json:"peakMemory"` // bytes; null when it is not known, see bash.Exit
 	TotalBytes    int64   `json:"totalBytes"`
 	TotalLines    int64   `json:"totalLines"`
 	ShownBytes    int64   `json:"shownBytes"`

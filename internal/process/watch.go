@@ -13,7 +13,12 @@ type MemoryWatch struct {
 }
 
 // WatchMemory begins to look at what is below root, until End is called.
-func WatchMemory(root int) *MemoryWatch {
+func WatchMemory(root int) *MemoryWatch { return watchMemory(root, false) }
+
+// WatchMemoryFrom is WatchMemory for root and what is below it.
+func WatchMemoryFrom(root int) *MemoryWatch { return watchMemory(root, true) }
+
+func watchMemory(root int, too bool) *MemoryWatch {
 	w := &MemoryWatch{stop: make(chan struct{})}
 	w.done.Go(func() {
 		for pause, cost := 50*time.Millisecond, time.Duration(0); ; pause = max(min(2*pause, time.Second), 50*cost) {
@@ -26,6 +31,9 @@ func WatchMemory(root int) *MemoryWatch {
 			}
 			began := time.Now()
 			members, _ := Descendants(root)
+			if too {
+				w.peak = max(w.peak, PeakMemory(root))
+			}
 			for _, m := range members {
 				w.peak = max(w.peak, PeakMemory(m.PID))
 			}

@@ -61,8 +61,9 @@ type Exit struct {
 	// User and System are the processor time of the command and of the processes that it waited for.
 	User, System time.Duration
 
-	// PeakMemory is the most memory that one of these processes had resident, in bytes; 0 when that is not known. A
-	// [Runner] that goes on looks from time to time, and so may miss it.
+	// PeakMemory is the most memory that one of these processes had resident, in bytes; 0 when that is not known. The system
+	// tells it of processes that had more than this one, since it counts what a process had before execve(2). Of others, and
+	// of what a [Runner] runs that goes on, it is what was seen at looks from time to time, the first one after 50 ms.
 	PeakMemory int64
 
 	// Fresh: what a [Runner] ran it in was made for it, and goes on.
@@ -88,13 +89,17 @@ func (e *Exit) SetStatus(status syscall.WaitStatus) {
 	e.Code = e.code(code)
 }
 
-// used fills in what the process and those it waited for took.
-func (e *Exit) used(state *os.ProcessState) {
-	e.User, e.System = state.UserTime(), state.SystemTime()
-	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
-		e.PeakMemory = usage.Maxrss << 10 // getrusage(2): KiB
+// used fills in what the process and those it waited for took. What it had before it was the command is floor, and what it
+// was seen to have is seen.
+func (e *Exit) used(state *os.ProcessState, floor, seen int64) {
+	e.User, e.System, e.PeakMemory = state.UserTime(), state.SystemTime(), seen
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok && usage.Maxrss<<10 > floor { // getrusage(2): KiB
+		e.PeakMemory = usage.Maxrss << 10
 	}
 }
+
+// entering is more than a process has on its way into a sandbox.
+const entering = 64 << 20
 
 // limits are the names of those that the command ran into, with commas between them.
 func (e *Exit) limits() string {

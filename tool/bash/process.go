@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/sandbox"
 )
 
@@ -166,6 +168,13 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		p.started(g.pid)
 	}
 	out.start()
+	floor := process.PeakMemory(os.Getpid()) // which the command shared before it was one
+	if p.box != nil {
+		floor = max(floor, entering)
+	}
+	memory := process.WatchMemoryFrom(g.pid)
+	seen := sync.OnceValue(memory.End)
+	defer seen()
 
 	patience := p.patience
 	if patience == nil {
@@ -204,6 +213,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 		return exit, fmt.Errorf("running %s: process %d: %w: end it by hand", p.name(), g.pid, ErrUnkillable)
 	}
 	exit.Duration = time.Since(began)
+	seen()
 
 	if p.tree && (exit.TimedOut || exit.Cancelled || exit.Feedback || exit.OutputLimit) {
 		killStrays(g.pid, patience)
@@ -215,7 +225,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	}
 	exit.HeldOpen = !out.sweep()
 	exit.SetStatus(status)
-	exit.used(g.cmd.ProcessState)
+	exit.used(g.cmd.ProcessState, floor, seen())
 	if p.box != nil {
 		exit.Limits = p.box.Settle(status)
 	}
