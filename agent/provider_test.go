@@ -225,39 +225,61 @@ func TestWhateverAProviderDoesARunEndsAndGoesOn(t *testing.T) {
 		results []string      // the beginning of each
 		big     bool          // one protocol is enough: the log is the same
 	}{
-		{name: "one that says nothing at all", replies: func(protocol) []reply { return []reply{{hang: true}} },
-			status: agent.FailedRun, reason: "the provider has said nothing for 10m0s; ask again (after 8 tries)", longer: 80 * time.Minute, shorter: 90 * time.Minute},
+		{
+			name: "one that says nothing at all", replies: func(protocol) []reply { return []reply{{hang: true}} },
+			status: agent.FailedRun, reason: "the provider has said nothing for 10m0s; ask again (after 8 tries)", longer: 80 * time.Minute, shorter: 90 * time.Minute,
+		},
 		{name: "one that hangs in an answer", replies: func(p protocol) []reply {
 			return []reply{{body: p.answer("", says{text: "Half"}, says{text: "more"})[:300], hang: true}, ok(p)}
 		}, status: agent.Completed, text: "Done.", longer: 10 * time.Minute},
-		{name: "one that is silent for nine minutes", replies: func(p protocol) []reply { r := ok(p); r.silent = 9 * time.Minute; return []reply{r} },
-			status: agent.Completed, text: "Done.", longer: 9 * time.Minute},
+		{
+			name: "one that is silent for nine minutes", replies: func(p protocol) []reply { r := ok(p); r.silent = 9 * time.Minute; return []reply{r} },
+			status: agent.Completed, text: "Done.", longer: 9 * time.Minute,
+		},
 		{name: "one that shows that it is there, and thinks for fifteen minutes", replies: func(p protocol) []reply {
 			r := ok(p)
 			r.pings = 30
 			return []reply{r}
 		}, status: agent.Completed, text: "Done.", longer: 15 * time.Minute},
-		{name: "one that only shows that it is there", replies: func(p protocol) []reply { return []reply{{pings: 1e6}, ok(p)} },
-			status: agent.Completed, text: "Done.", longer: 20 * time.Minute},
-		{name: "one that sends garbage", replies: func(protocol) []reply { return []reply{{body: "data: <html>502</html>\n\n"}} },
-			status: agent.FailedRun, reason: "the provider sent an event that is none; ask again, and see the base URL if this stays (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute},
-		{name: "one that sends bytes", replies: func(protocol) []reply { return []reply{{body: strings.Repeat("\x00\xff\n", 1000)}} },
-			status: agent.FailedRun, reason: "the answer broke off; ask again (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute},
+		{
+			name: "one that only shows that it is there", replies: func(p protocol) []reply { return []reply{{pings: 1e6}, ok(p)} },
+			status: agent.Completed, text: "Done.", longer: 20 * time.Minute,
+		},
+		{
+			name: "one that sends garbage", replies: func(protocol) []reply { return []reply{{body: "data: <html>502</html>\n\n"}} },
+			status: agent.FailedRun, reason: "the provider sent an event that is none; ask again, and see the base URL if this stays (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute,
+		},
+		{
+			name: "one that sends bytes", replies: func(protocol) []reply { return []reply{{body: strings.Repeat("\x00\xff\n", 1000)}} },
+			status: agent.FailedRun, reason: "the answer broke off; ask again (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute,
+		},
 		{name: "one that sends a page", replies: func(protocol) []reply {
 			return []reply{{header: http.Header{"Content-Type": {"text/html"}}, body: "<html>Welcome"}}
 		}, status: agent.FailedRun, reason: "the provider answered with something else than events; see the base URL (HTTP 200: <html>Welcome) (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute},
-		{name: "one that cannot be reached", replies: func(protocol) []reply { return []reply{{refuse: true}} },
-			status: agent.FailedRun, reason: "the connection failed (connection refused); ask again (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute},
-		{name: "one that fails for an hour", replies: func(protocol) []reply { return []reply{errs(500)} },
-			status: agent.FailedRun, reason: "the provider failed; ask again (HTTP 500: Oh) (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute},
-		{name: "one that asks to wait", replies: func(p protocol) []reply { return []reply{errs(429, "90"), ok(p)} },
-			status: agent.Completed, text: "Done.", longer: 90 * time.Second},
-		{name: "one that has too much to do", replies: func(p protocol) []reply { return []reply{errs(529, "20"), errs(529), ok(p)} },
-			status: agent.Completed, text: "Done.", longer: 20 * time.Second},
-		{name: "one that asks to wait until tomorrow", replies: func(protocol) []reply { return []reply{errs(429, "86400")} },
-			status: agent.FailedRun, reason: "(it asks to wait 24h0m0s, and 10m0s is the longest)"},
-		{name: "one that takes no key", replies: func(protocol) []reply { return []reply{errs(401)} },
-			status: agent.FailedRun, reason: "the provider does not take the key; see that it is right and may use this model (HTTP 401: Oh)"},
+		{
+			name: "one that cannot be reached", replies: func(protocol) []reply { return []reply{{refuse: true}} },
+			status: agent.FailedRun, reason: "the connection failed (connection refused); ask again (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute,
+		},
+		{
+			name: "one that fails for an hour", replies: func(protocol) []reply { return []reply{errs(500)} },
+			status: agent.FailedRun, reason: "the provider failed; ask again (HTTP 500: Oh) (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute,
+		},
+		{
+			name: "one that asks to wait", replies: func(p protocol) []reply { return []reply{errs(429, "90"), ok(p)} },
+			status: agent.Completed, text: "Done.", longer: 90 * time.Second,
+		},
+		{
+			name: "one that has too much to do", replies: func(p protocol) []reply { return []reply{errs(529, "20"), errs(529), ok(p)} },
+			status: agent.Completed, text: "Done.", longer: 20 * time.Second,
+		},
+		{
+			name: "one that asks to wait until tomorrow", replies: func(protocol) []reply { return []reply{errs(429, "86400")} },
+			status: agent.FailedRun, reason: "(it asks to wait 24h0m0s, and 10m0s is the longest)",
+		},
+		{
+			name: "one that takes no key", replies: func(protocol) []reply { return []reply{errs(401)} },
+			status: agent.FailedRun, reason: "the provider does not take the key; see that it is right and may use this model (HTTP 401: Oh)",
+		},
 		{name: "one that breaks off once", replies: func(p protocol) []reply {
 			return []reply{{body: p.answer("", says{text: "Half"})[:250]}, ok(p)}
 		}, status: agent.Completed, text: "Done."},
@@ -266,12 +288,18 @@ func TestWhateverAProviderDoesARunEndsAndGoesOn(t *testing.T) {
 			return []reply{{body: whole[:strings.LastIndex(whole, "c")-40]}}
 		}, status: agent.FailedRun, reason: "the answer broke off; ask again (after 8 tries)", longer: time.Minute, shorter: 5 * time.Minute},
 		{name: "one that has nothing to say", replies: func(p protocol) []reply { return []reply{{body: p.answer("")}} }, status: agent.Completed},
-		{name: "one that stops for a reason of its own", replies: func(p protocol) []reply { return []reply{{body: p.answer("moonrise", says{text: "Done."})}} },
-			status: agent.Completed, text: "Done."},
-		{name: "one that refuses", replies: func(p protocol) []reply { return []reply{{body: p.answer("refused", says{text: "I"})}} },
-			status: agent.FailedRun, reason: "the provider does not want to answer this"},
-		{name: "one that says ten megabytes", replies: func(p protocol) []reply { return []reply{{body: p.answer("", says{text: big})}} },
-			status: agent.Completed, text: big, big: true},
+		{
+			name: "one that stops for a reason of its own", replies: func(p protocol) []reply { return []reply{{body: p.answer("moonrise", says{text: "Done."})}} },
+			status: agent.Completed, text: "Done.",
+		},
+		{
+			name: "one that refuses", replies: func(p protocol) []reply { return []reply{{body: p.answer("refused", says{text: "I"})}} },
+			status: agent.FailedRun, reason: "the provider does not want to answer this",
+		},
+		{
+			name: "one that says ten megabytes", replies: func(p protocol) []reply { return []reply{{body: p.answer("", says{text: big})}} },
+			status: agent.Completed, text: big, big: true,
+		},
 		{name: "arguments that are no JSON", replies: func(p protocol) []reply {
 			return []reply{{body: p.answer("", says{id: "c", tool: "echo", args: `{"text":`})}, ok(p)}
 		}, status: agent.Completed, text: "Done.", results: []string{`[echo was not called: the arguments are no JSON object: "{\"text\":"]`}},

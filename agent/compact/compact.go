@@ -45,6 +45,8 @@ type Options struct {
 	Threshold int64
 	// Before is called before the context of so many tokens is made shorter; nil is for nobody.
 	Before func(ctx context.Context, tokens int64)
+	// State is put behind a summary: what the agent is to know besides, such as its mode; nil, or "", is nothing.
+	State func() string
 	// Wait is the time before a request that failed is made again, which doubles; 0 is a second.
 	Wait time.Duration
 	// Silence is how long a summary may yield nothing before it counts as failed; 0 is five minutes.

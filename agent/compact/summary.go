@@ -65,7 +65,13 @@ func (c *Compactor) summarize(ctx context.Context, messages []entry.ContextMessa
 		summary, lines = text, lines[n:]
 		turn++
 	}
-	return summary + listOf(cited(messages)), turn, nil
+	summary += listOf(cited(messages))
+	if c.State != nil {
+		if state := c.State(); state != "" {
+			summary += "\n\n" + state
+		}
+	}
+	return summary, turn, nil
 }
 
 // part is how much of a conversation goes into one request, in tokens.

@@ -1,8 +1,12 @@
 package instructions_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +17,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentrun/agentrun/agent/instructions"
+	"github.com/agentrun/agentrun/internal/picture"
+	"github.com/agentrun/agentrun/model"
+	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool/workspace"
 )
 
@@ -228,6 +235,54 @@ func TestMentionsBecomeFiles(t *testing.T) {
 	}
 	if m, problems := instructions.Mention(w, []string{"nobody"}); m != nil || problems != nil {
 		t.Errorf("%v, %v", m, problems)
+	}
+}
+
+func TestPicturesThatAreMentionedAreShown(t *testing.T) {
+	var large, small bytes.Buffer
+	for w, side := range map[*bytes.Buffer]int{&large: picture.MaxSide + 100, &small: 10} {
+		if err := png.Encode(w, image.NewGray(image.Rect(0, 0, side, 10))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := map[string]string{"project/sub/large.png": large.String(), "project/sub/cut.png": small.String()[:40]}
+	var names []string
+	for i := range instructions.MaxPictures {
+		names = append(names, fmt.Sprintf("%d.png", i))
+		files["project/sub/"+names[i]] = small.String()
+	}
+	p, _ := project(t, files)
+	w := must(workspace.Open(workspace.Options{Dir: p.Dir}))
+	defer w.Close()
+	m, problems := instructions.Mention(w, append([]string{"large.png", "cut.png"}, names...))
+	if len(problems) != 0 || len(m.Files) != len(names)+2 {
+		t.Fatalf("%d files, %v", len(m.Files), problems)
+	}
+	shown := 0
+	for _, f := range m.Files {
+		if f.Image == nil {
+			continue
+		}
+		shown++
+		c, err := png.DecodeConfig(base64.NewDecoder(base64.StdEncoding, strings.NewReader(f.Image.Data)))
+		if err != nil || c.Width > picture.MaxSide || f.SkippedReason != "" {
+			t.Errorf("%s: %v, %+v, %q", f.Path, err, c, f.SkippedReason)
+		}
+	}
+	if big, cut, last := m.Files[0], m.Files[1], m.Files[len(m.Files)-1]; shown != instructions.MaxPictures || cut.SkippedReason != "binary" ||
+		last.SkippedReason != "tooLarge" || big.Content != fmt.Sprintf("(a picture of %d x 10 pixels)", picture.MaxSide+100) {
+		t.Errorf("%d shown; %q, %q, %q", shown, cut.SkippedReason, last.SkippedReason, big.Content)
+	}
+	// A model sees them.
+	plain, _ := model.Plain(*m)
+	seen := 0
+	for _, b := range plain.(entry.UserMessage).Content.Blocks() {
+		if _, ok := b.(entry.ImageBlock); ok {
+			seen++
+		}
+	}
+	if seen != instructions.MaxPictures {
+		t.Errorf("a model sees %d", seen)
 	}
 }
 

@@ -1,6 +1,7 @@
 package instructions
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/agentrun/agentrun/internal/picture"
+	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool/workspace"
 )
@@ -18,7 +21,8 @@ import (
 const (
 	MaxMentions      = 50
 	MaxMentionedFile = 256 << 10 // bytes; of a larger file the model is told the size
-	MaxMentioned     = 1 << 20   // bytes of all of them
+	MaxMentioned     = 1 << 20   // bytes of all of them, pictures aside
+	MaxPictures      = 20        // of a prompt
 )
 
 // ParseMentions returns the files that a prompt mentions, each once: a path behind @ at its beginning or behind a space or
@@ -59,9 +63,10 @@ func mentionAt(rest string) string {
 }
 
 // Mention reads files that a prompt mentions. A name that nothing is called, or a directory, is no mention. What cannot be read is told
-// in problems; a file that is too large or no text is in the message with its size. nil is a message without files.
+// in problems; a file that is too large or no text is in the message with its size. A picture is in it as models are given it,
+// made smaller where it has to be. nil is a message without files.
 func Mention(w *workspace.Workspace, names []string) (m *entry.FileMentionMessage, problems []error) {
-	left := int64(MaxMentioned)
+	left := room{bytes: MaxMentioned, pictures: MaxPictures}
 	for _, name := range names {
 		f, err := mentioned(w, name, &left)
 		switch {
@@ -78,7 +83,13 @@ func Mention(w *workspace.Workspace, names []string) (m *entry.FileMentionMessag
 	return m, problems
 }
 
-func mentioned(w *workspace.Workspace, name string, left *int64) (*entry.MentionedFile, error) {
+// room is what there is left for files that a prompt mentions.
+type room struct {
+	bytes    int64
+	pictures int
+}
+
+func mentioned(w *workspace.Workspace, name string, left *room) (*entry.MentionedFile, error) {
 	place, err := w.Resolve(name)
 	if err != nil {
 		return nil, err
@@ -95,7 +106,14 @@ func mentioned(w *workspace.Workspace, name string, left *int64) (*entry.Mention
 	defer f.Close()
 	size := info.Size()
 	m := &entry.MentionedFile{Path: name, ByteSize: &size}
-	if size > min(MaxMentionedFile, *left) {
+	kind, err := internalurl.Sniff(f)
+	if err != nil {
+		return nil, err
+	}
+	if picture.Takes(kind) {
+		return m, left.show(f, m, kind)
+	}
+	if size > min(MaxMentionedFile, left.bytes) {
 		m.SkippedReason = "tooLarge"
 		return m, nil
 	}
@@ -104,12 +122,12 @@ func mentioned(w *workspace.Workspace, name string, left *int64) (*entry.Mention
 		return nil, err
 	}
 	switch size = int64(len(data)); {
-	case size > min(MaxMentionedFile, *left): // it has grown
+	case size > min(MaxMentionedFile, left.bytes): // it has grown
 		m.SkippedReason = "tooLarge"
 	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
 		m.SkippedReason = "binary"
 	default:
-		*left -= size
+		left.bytes -= size
 		lines := int64(strings.Count(string(data), "\n"))
 		if size > 0 && data[size-1] != '\n' {
 			lines++
@@ -117,4 +135,29 @@ func mentioned(w *workspace.Workspace, name string, left *int64) (*entry.Mention
 		m.Content, m.LineCount = string(data), &lines
 	}
 	return m, nil
+}
+
+// show puts a picture into m. One that cannot be shown is in it with its size, and the reason.
+func (left *room) show(f io.ReaderAt, m *entry.MentionedFile, kind string) error {
+	if left.pictures == 0 || *m.ByteSize > picture.MaxFile {
+		m.SkippedReason = "tooLarge"
+		return nil
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, picture.MaxFile+1))
+	if err != nil {
+		return err
+	}
+	p, err := picture.Fit(data, kind)
+	switch {
+	case errors.Is(err, picture.ErrTooLarge):
+		m.SkippedReason = "tooLarge"
+		return nil
+	case err != nil: // it is none, whatever its first bytes say
+		m.SkippedReason = "binary"
+		return nil
+	}
+	left.pictures--
+	m.Content = fmt.Sprintf("(a picture of %d x %d pixels)", p.Was.X, p.Was.Y)
+	m.Image = &entry.ImageBlock{Data: base64.StdEncoding.EncodeToString(p.Data), MIMEType: p.MIMEType}
+	return nil
 }

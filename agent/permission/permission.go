@@ -115,6 +115,8 @@ type Rules struct {
 	Defaulted bool
 	// ByTool are defaults of single tools, such as those that only read.
 	ByTool map[string]Action
+	// Why says why the default of a tool is what it is, for messages; it may be nil.
+	Why map[string]string
 }
 
 // Parse reads the rules of a file. Its error is a sentence that says what is wrong where.
@@ -161,10 +163,14 @@ type Decision struct {
 	Action Action
 	Rule   *Rule  // that decided; nil for a default
 	Source string // of the rule or the default
+	Reason string // of a default, "" where none is given
 }
 
 // String is the decision as a model or a person reads it.
 func (d Decision) String() string {
+	if d.Rule == nil && d.Reason != "" {
+		return fmt.Sprintf("%s by default of %s, because %s", d.Action, d.Source, d.Reason)
+	}
 	if d.Rule == nil {
 		return fmt.Sprintf("%s by default of %s", d.Action, d.Source)
 	}
@@ -175,7 +181,7 @@ func (d Decision) String() string {
 func (r *Rules) Decide(tool string, arguments json.RawMessage) Decision {
 	call, err := read(tool, arguments)
 	if err != nil {
-		return Decision{Deny, &Rule{Action: Deny, Tool: tool, Reason: err.Error()}, "the arguments"}
+		return Decision{Action: Deny, Rule: &Rule{Action: Deny, Tool: tool, Reason: err.Error()}, Source: "the arguments"}
 	}
 	return r.decide(call)
 }
@@ -202,12 +208,12 @@ func (r *Rules) decideOne(c *call) Decision {
 		}
 	}
 	if found != nil {
-		return Decision{found.Action, found, r.Source}
+		return Decision{Action: found.Action, Rule: found, Source: r.Source}
 	}
 	if action, ok := r.ByTool[c.tool]; ok {
-		return Decision{action, nil, r.Source}
+		return Decision{Action: action, Source: r.Source, Reason: r.Why[c.tool]}
 	}
-	return Decision{r.Default, nil, r.Source}
+	return Decision{Action: r.Default, Source: r.Source, Reason: r.Why[c.tool]}
 }
 
 // Decide asks several sources, and the strictest decision counts, of equal ones the first. Without a source everything
@@ -215,7 +221,7 @@ func (r *Rules) decideOne(c *call) Decision {
 func Decide(sources []*Rules, tool string, arguments json.RawMessage) Decision {
 	call, err := read(tool, arguments)
 	if err != nil {
-		return Decision{Deny, &Rule{Action: Deny, Tool: tool, Reason: err.Error()}, "the arguments"}
+		return Decision{Action: Deny, Rule: &Rule{Action: Deny, Tool: tool, Reason: err.Error()}, Source: "the arguments"}
 	}
 	d := Decision{Action: Deny, Source: "no rules"}
 	for i, r := range sources {

@@ -155,6 +155,20 @@ func change(m Mode) entry.ModeChange {
 	return entry.ModeChange{Mode: string(m)}
 }
 
+// State tells a model the mode and the list, if there is something to tell: where what it was told of them is gone.
+func (b *Board) State() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var parts []string
+	if b.mode != Agent {
+		parts = append(parts, told[b.mode])
+	}
+	if len(b.todo) > 0 {
+		parts = append(parts, "What is to be done:\n\n"+Text(b.todo))
+	}
+	return strings.Join(parts, "\n\n")
+}
+
 // Rules are those of the mode, none where it allows everything.
 func (b *Board) Rules() []*permission.Rules {
 	m := b.Mode()

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,7 @@ type agentCommand struct {
 	confine  confinement
 	apart    bool // --detach
 	record   string
+	allow    allowedTools
 }
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
@@ -61,6 +63,7 @@ func (c *agentCommand) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.thinking, "thinking", "", "how much the model thinks: `LEVEL`, off to xhigh")
 	f.Float64Var(&c.cost, "max-cost", 0, "end the run when it has cost `N` US dollars")
 	f.Var(&c.time, "max-time", "end the run after `TIME`: 10m, 2h, 30 (seconds)")
+	f.Var(&c.allow, "allow", "let the model call `TOOL` where no rule is about it: bash, python, ssh; may be repeated")
 	f.StringVar(&c.record, "record", "", "write what the model says to a new `FILE`, which --model script:FILE plays")
 	c.confine.roots.addFlag(f)
 	c.confine.addFlags(f)
@@ -117,9 +120,10 @@ and CLAUDE.md of the project and of the home, and the names of its skills.
 Tools work below the working directory, and below --root. Commands run in the
 sandbox "workspace" where this machine has one; with --sandbox read-only files
 are not edited either. Which calls are made is decided by permissions.json in
-the home; without it, commands outside of a sandbox and ssh are asked about at
-the terminal, and denied where there is none. It holds rules, of which the
-strictest counts (deny, ask, allow), and a default; * is any text:
+the home; without it, what no sandbox confines is denied, unless --allow names
+it: ssh, and without a sandbox bash and python too. The file holds rules, of
+which the strictest counts (deny, ask, allow), and a default; * is any text.
+What is to be asked is asked at the terminal, and denied where there is none:
 
   {"default": "ask", "rules": [
     {"action": "allow", "tool": "bash", "match": {"command": "go test*"}},
@@ -300,7 +304,7 @@ func (c *agentCommand) confined(b *workbench) (err error) {
 
 // prepare makes the agent of the session and its tree of subagents.
 func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models, set json.RawMessage) (*work, error) {
-	rules, err := permissions(b.session.Home(), b.policy != nil)
+	rules, err := permissions(b.session.Home(), b.policy != nil, c.allow)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +317,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if err != nil {
 		return nil, err
 	}
-	shortened, err := compaction(b, hooks)
+	shortened, err := compaction(b, hooks, c.board)
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +403,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 }
 
 // compaction returns what has the context of an agent made shorter, as the settings say.
-func compaction(b *workbench, hooks *hook.Runner) (func(*agent.Options), error) {
+func compaction(b *workbench, hooks *hook.Runner, board *plan.Board) (func(*agent.Options), error) {
 	settings, _, err := config.Load(nil, b.session.Home()) // whoever opened the home has told of mistakes
 	if err != nil {
 		return nil, err
@@ -410,9 +414,13 @@ func compaction(b *workbench, hooks *hook.Runner) (func(*agent.Options), error) 
 	}
 	return func(o *agent.Options) {
 		id := cmp.Or(o.ID, agent.MainID)
-		compact.Equip(o, compact.Options{
+		with := compact.Options{
 			Threshold: int64(set.Threshold), Before: func(ctx context.Context, tokens int64) { hooks.Compacting(ctx, id, tokens) },
-		})
+		}
+		if id == agent.MainID { // whose mode and list they are
+			with.State = board.State
+		}
+		compact.Equip(o, with)
 	}, nil
 }
 
@@ -476,36 +484,70 @@ func agentTypes(cwd, home string) ([]task.Type, []error) {
 	return task.Types(filepath.Join(cwd, ".agentrun", "agents"), filepath.Join(cwd, ".claude", "agents"), filepath.Join(home, "agents"))
 }
 
+// allowedTools is the value of --allow.
+type allowedTools []string
+
+func (a *allowedTools) String() string { return strings.Join(*a, " ") }
+func (a *allowedTools) Type() string   { return "TOOL" }
+
+func (a *allowedTools) Set(name string) error {
+	set, err := toolsOf(nil)
+	if err == nil {
+		err = set.Knows(name)
+	}
+	if err == nil && !slices.Contains(*a, name) {
+		*a = append(*a, name)
+	}
+	return err
+}
+
 // permissionsFile is the name of the file of rules in a home.
 const permissionsFile = "permissions.json"
 
-// permissions are the rules of a home, with defaults for what they do not say.
-func permissions(home string, confined bool) (*permission.Rules, error) {
-	ours := permission.Rules{Source: "agentrun", Default: permission.Ask, ByTool: map[string]permission.Action{}}
+// permissions are the rules of a home, with defaults for what they do not say. What no sandbox confines is denied, but for
+// the tools that are allowed for this run.
+func permissions(home string, confined bool, allowed []string) (*permission.Rules, error) {
+	path := filepath.Join(home, permissionsFile)
+	ours := permission.Rules{Source: "agentrun", Default: permission.Deny, ByTool: map[string]permission.Action{}, Why: map[string]string{}}
 	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "merge", "yield", "skill", "todo", "mode"} {
 		ours.ByTool[name] = permission.Allow
 	}
-	if confined {
-		ours.ByTool["bash"], ours.ByTool["python"] = permission.Allow, permission.Allow
+	for _, name := range []string{"bash", "python", "ssh"} {
+		why := "what it runs is in no sandbox here"
+		if name == "ssh" {
+			why = "what runs on another host is in no sandbox of this one"
+		} else if confined {
+			ours.ByTool[name] = permission.Allow
+			continue
+		}
+		ours.Why[name] = fmt.Sprintf("%s; --allow %s, or a rule for it in %s, permits it", why, name, path)
 	}
-	path := filepath.Join(home, permissionsFile)
+	rules := ours
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &ours, nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return nil, fmt.Errorf("reading the rules for calls: %w", err)
+	default:
+		if rules, err = permission.Parse(path, data); err != nil {
+			return nil, err
+		}
+		if rules.Defaulted {
+			rules.Default, rules.Why = ours.Default, ours.Why
+			for name := range rules.ByTool {
+				delete(ours.Why, name)
+			}
+			maps.Copy(ours.ByTool, rules.ByTool)
+			rules.ByTool = ours.ByTool
+		}
 	}
-	rules, err := permission.Parse(path, data)
-	if err != nil {
-		return nil, err
+	if len(allowed) > 0 && rules.ByTool == nil {
+		rules.ByTool = map[string]permission.Action{}
 	}
-	if !rules.Defaulted {
-		return &rules, nil
+	for _, name := range allowed {
+		rules.ByTool[name] = permission.Allow
+		delete(rules.Why, name)
 	}
-	rules.Default = ours.Default
-	maps.Copy(ours.ByTool, rules.ByTool)
-	rules.ByTool = ours.ByTool
 	return &rules, nil
 }
 

@@ -26,6 +26,7 @@ type runSettings struct {
 	Sandbox  string         `json:"sandbox,omitempty"`
 	Net      string         `json:"net,omitempty"`
 	Limits   sandbox.Limits `json:"limits,omitzero"` // of commands
+	Allow    []string       `json:"allow,omitempty"`
 	Redact   redact.Mode    `json:"redact,omitempty"`
 }
 
@@ -33,7 +34,7 @@ type runSettings struct {
 func (c *agentCommand) settings(dir string) (json.RawMessage, error) {
 	set := runSettings{
 		Dir: dir, Agent: c.typ, Thinking: c.thinking, Sandbox: string(c.confine.mode), Net: string(c.confine.net),
-		Limits: c.confine.limits.Limits, Redact: c.redact,
+		Limits: c.confine.limits.Limits, Redact: c.redact, Allow: c.allow,
 	}
 	for _, root := range c.confine.roots {
 		abs, err := filepath.Abs(root)
@@ -78,6 +79,11 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 		}
 	}
 	c.confine.limits.Limits = c.confine.limits.Or(set.Limits)
+	for _, name := range set.Allow {
+		if err := c.allow.Set(name); err != nil {
+			return fmt.Errorf("reading with which settings the run began: %w", err)
+		}
+	}
 	c.typ, c.thinking = cmp.Or(c.typ, set.Agent), cmp.Or(c.thinking, set.Thinking)
 	c.cost, c.time = cmp.Or(c.cost, start.Limits.Cost), cmp.Or(c.time, timeout(start.Limits.Time))
 	if c.model == "" {
