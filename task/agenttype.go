@@ -41,8 +41,12 @@ type Type struct {
 	Spawns      []string `json:"spawns,omitempty"`   // types of subagents that it may start; nil is all, empty none
 	// Isolation gives it files of its own; "" is none. A call may add it, and not take it away.
 	Isolation isolation.Kind `json:"isolation,omitempty"`
-	System    string         `json:"-"`
-	Source    string         `json:"source"` // the file that it is from; "built in"
+	// Runner is RunnerCommand for a type that is another program, which Command names: a program and its arguments, in which
+	// {prompt} stands for the prompt. Without that the program reads the prompt from its standard input. "" asks a model.
+	Runner  string   `json:"runner,omitempty"`
+	Command []string `json:"command,omitempty"`
+	System  string   `json:"-"`
+	Source  string   `json:"source"` // the file that it is from; "built in"
 }
 
 // MaxType is the largest file of a type, in bytes.
@@ -86,14 +90,16 @@ func ParseType(source string, data []byte) (t Type, err error) {
 		return t, fmt.Errorf("reading %s: it does not begin with front matter: --- on a line, name: and description:, --- on a line", source)
 	}
 	var front struct {
-		Name        string `yaml:"name"`
-		Description string `yaml:"description"`
-		Tools       *words `yaml:"tools"`
-		Model       string `yaml:"model"`
-		Thinking    string `yaml:"thinking"`
-		ReadOnly    bool   `yaml:"readOnly"`
-		Spawns      *words `yaml:"spawns"`
-		Isolation   string `yaml:"isolation"`
+		Name        string   `yaml:"name"`
+		Description string   `yaml:"description"`
+		Tools       *words   `yaml:"tools"`
+		Model       string   `yaml:"model"`
+		Thinking    string   `yaml:"thinking"`
+		ReadOnly    bool     `yaml:"readOnly"`
+		Spawns      *words   `yaml:"spawns"`
+		Isolation   string   `yaml:"isolation"`
+		Runner      string   `yaml:"runner"`
+		Command     []string `yaml:"command"`
 	}
 	if err := yaml.Unmarshal(head, &front); err != nil {
 		return t, fmt.Errorf("reading %s: its front matter cannot be read: %s", source, firstLine(err.Error()))
@@ -102,6 +108,9 @@ func ParseType(source string, data []byte) (t Type, err error) {
 		t.Name = front.Name
 	}
 	t.Description, t.Model, t.Thinking, t.ReadOnly = strings.TrimSpace(front.Description), front.Model, front.Thinking, front.ReadOnly
+	if front.Runner != "" && front.Runner != "model" {
+		t.Runner, t.Command = front.Runner, front.Command
+	}
 	kind, kindErr := isolation.ParseKind(front.Isolation)
 	if kind != isolation.None {
 		t.Isolation = kind
@@ -119,6 +128,10 @@ func ParseType(source string, data []byte) (t Type, err error) {
 	switch {
 	case !validName(t.Name):
 		return t, fmt.Errorf("reading %s: %.60q is no name of a type: letters, digits, _ and - only", source, t.Name)
+	case t.Runner != "" && t.Runner != RunnerCommand:
+		return t, fmt.Errorf("reading %s: %.40q is no runner: model, command", source, t.Runner)
+	case t.Runner == RunnerCommand && (len(t.Command) == 0 || t.Command[0] == "" || strings.Contains(t.Command[0], promptMark)):
+		return t, fmt.Errorf("reading %s: its runner is a command, and it names none: command: [program, argument, ...]", source)
 	case kindErr != nil:
 		return t, fmt.Errorf("reading %s: %w", source, kindErr)
 	case t.Description == "":

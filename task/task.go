@@ -48,6 +48,7 @@ import (
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/tool"
+	"github.com/agentrun/agentrun/tool/bash"
 )
 
 // Bounds of a tree.
@@ -83,6 +84,11 @@ type Options struct {
 
 	// Tools makes the tools of a subagent, without task and yield, which are added. They are closed by release.
 	Tools func(ctx context.Context, of Subagent) (tools []tool.Tool, release func(), err error)
+
+	// Command runs the program of a type with the runner command for a subagent, where it works, with stdin on its standard
+	// input. It is recorded in the session of the subagent, and its output among Artifacts, as package bash does; with the
+	// end of ctx everything that it started ends. nil refuses such types.
+	Command func(ctx context.Context, of Subagent, argv []string, stdin string) (bash.Result, error)
 
 	Concurrency int // subagents at work at once; 0 is DefaultConcurrency
 	Depth       int // levels below the root; 0 is DefaultDepth, less than 0 none

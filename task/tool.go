@@ -203,13 +203,16 @@ func (t taskTool) checkItem(j *job) (err error) {
 	if strings.TrimSpace(j.Task) == "" {
 		return errors.New("it says nothing to do")
 	}
-	if j.model = t.parent.Model; j.typ.Model != "" {
+	if j.model = t.parent.Model; j.typ.Model != "" && j.typ.Runner == "" {
 		if t.tree.o.Model == nil {
 			return fmt.Errorf("its agent wants the model %s, and there is no other here than %s", j.typ.Model, t.parent.Model.Info().Name())
 		}
 		if j.model, err = t.tree.o.Model(j.typ.Model); err != nil {
 			return err
 		}
+	}
+	if err := t.tree.checkRunner(j.typ); err != nil {
+		return err
 	}
 	if j.Schema != nil {
 		if j.schema, err = toolset.Compile(j.Schema); err != nil {

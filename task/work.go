@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,7 +160,11 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 		o.Thinking = j.typ.Thinking
 	}
 	self.Attach(&o)
-	if j.schema != nil {
+	var other *program
+	if j.typ.Runner == RunnerCommand {
+		other, tools = &program{tree: t, of: of}, nil
+		o.Model, o.Retries.Tries, o.Retries.Silence = other, 1, forever
+	} else if j.schema != nil {
 		tools = append(tools, y)
 		o.Done, o.Next = y.done, y.remind
 	}
@@ -172,6 +177,9 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 	if t.o.Prepare != nil {
 		t.o.Prepare(&o)
 	}
+	if other != nil {
+		o.Compact = nil // its context is its own
+	}
 	a, err := agent.New(o)
 	if err != nil {
 		return crashed(err)
@@ -180,7 +188,11 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 	if begun {
 		out, err = a.Resume(ctx)
 	} else {
-		out, err = a.Run(ctx, prompt(shared, j.Task))
+		task := j.Task
+		if other != nil && j.typ.System != "" { // a model has it beside the prompt
+			task = j.typ.System + "\n\n" + task
+		}
+		out, err = a.Run(ctx, prompt(shared, task))
 	}
 	if err != nil {
 		return crashed(err)
@@ -189,13 +201,23 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 		self.kin.wait(ctx) // it may have handed in its report before those in the background have
 	}
 	r.end.Status, r.end.Reason, r.end.Spent, r.end.Run, r.text = statusOf(out.Status), out.Reason, out.Spent, out.Run, out.Text
-	if j.schema != nil {
+	if other != nil {
+		if r.text = cmp.Or(r.text, other.said); other.cut && r.end.Status == Failed {
+			r.end.Status = Crashed
+		}
+		if j.schema != nil {
+			j.judgeProgram(&r)
+		}
+	} else if j.schema != nil {
 		if err := y.judge(ctx, log, &r); err != nil {
 			return crashed(err)
 		}
 	}
 	return r, nil
 }
+
+// forever is longer than any program is waited for; its limits say how long.
+const forever = 1 << 62
 
 // passes reports whether an error is none of the session that met it, and may be gone when its run is resumed: a disk that is
 // full or fails, a quota, a machine without descriptors or memory, a session that somebody else drives.

@@ -25,6 +25,7 @@ import (
 	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/checkpoint"
 	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -339,6 +340,9 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
 			return subagentTools(b, of)
 		},
+		Command: func(ctx context.Context, of task.Subagent, argv []string, stdin string) (bash.Result, error) {
+			return runProgram(ctx, b, of, argv, stdin)
+		},
 		Observe: view.observe,
 		Prepare: func(o *agent.Options) {
 			o.Hooks, o.More = hooksOfSubagents(hooks.Agent()), c.board.Rules
@@ -467,16 +471,47 @@ func subagentTools(b *workbench, of task.Subagent) (tools []tool.Tool, release f
 	if err != nil {
 		return nil, nil, err
 	}
-	if b.policy != nil {
-		policy := *b.policy
-		policy.Roots = []string{of.Dir}
-		own.policy = &policy
-	}
+	own.policy = policyOf(b, of)
 	tools, done, err := agentTools(&own)
 	if err != nil {
 		return nil, nil, errors.Join(err, own.files.Close())
 	}
 	return tools, func() { done(); _ = own.files.Close() }, nil // which only was looked through
+}
+
+// policyOf is what commands of a subagent may do.
+func policyOf(b *workbench, of task.Subagent) *sandbox.Policy {
+	if b.policy == nil || !of.Isolated {
+		return b.policy
+	}
+	policy := *b.policy
+	policy.Roots = []string{of.Dir}
+	return &policy
+}
+
+// runProgram runs a program that is a subagent, in a shell of its own: what it has started ends with that.
+func runProgram(ctx context.Context, b *workbench, of task.Subagent, argv []string, stdin string) (res bash.Result, err error) {
+	sh, err := shell.New(shell.Options{Dir: of.Dir, Sandbox: policyOf(b, of), Once: true})
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	o := bash.Options{
+		Script: bash.Quote(argv), Shell: sh, Dir: of.Dir, Log: of.Session, Artifacts: b.kept(), Redact: b.session.Redactor(),
+	}
+	if stdin != "" {
+		f, err := durable.CreateTemp(durable.OS, of.Session.ArtifactsDir(), "stdin")
+		if err != nil {
+			return res, fmt.Errorf("keeping what the program reads: %w", err)
+		}
+		_, err = f.Write([]byte(stdin))
+		defer func() { _ = durable.OS.Remove(f.Name()) }() // else gc does
+		if err = errors.Join(err, f.Close()); err != nil {
+			return res, fmt.Errorf("keeping what the program reads: %w", err)
+		}
+		o.StdinPath = f.Name()
+	}
+	return bash.Run(ctx, o)
 }
 
 // agentTypes are the types of agents of a project, of the home, and those that are built in.

@@ -141,7 +141,15 @@ func newAgentsCommand(env *environment) *cobra.Command {
 of .agentrun/agents and .claude/agents in the working directory, of agents in
 the home, and the ones that are built in. Each is a Markdown file with front
 matter: name, description, and where needed tools, model, thinking, readOnly,
-spawns, isolation (worktree or copy: files of its own); below it is the system prompt.
+spawns, isolation (worktree or copy: files of its own), runner; below it is the system prompt.
+
+With "runner: command" and "command: [program, argument, ...]" the agent is that
+program. {prompt} in an argument is what it is told, with the text of the file
+before it; without one it reads that from its standard input. It is run in the
+sandbox, if the rules allow it as a command of bash, and its output is an
+artifact. Its report is the last answer in lines of JSON that claude
+(--output-format stream-json), codex (exec --json) or pi (--mode json) print,
+else what it prints. One that a crash cut off is not run again.
 
 With --json it prints one object a line.`,
 		Example: `  agentrun agents`,
