@@ -6,8 +6,10 @@ import (
 )
 
 // Reading backwards starts with firstBack bytes, which hold the context of most
-// sessions that were compacted, and doubles up to maxBack.
+// sessions that were compacted, or with leafBack where the last entry is enough, and
+// doubles up to maxBack.
 const (
+	leafBack  = 4 << 10
 	firstBack = 128 << 10
 	maxBack   = 4 << 20
 )
@@ -15,8 +17,13 @@ const (
 // eachBackward hands the lines of [from, to) to each, the last one first, until
 // it returns false. The lines' bytes are never reused, so they may be kept.
 func eachBackward(ctx context.Context, src source, from, to int64, each func(line []byte, at int64) bool) error {
+	return eachBackwardBy(ctx, firstBack, src, from, to, each)
+}
+
+// eachBackwardBy is eachBackward that reads size bytes first.
+func eachBackwardBy(ctx context.Context, size int64, src source, from, to int64, each func(line []byte, at int64) bool) error {
 	var starts []int
-	for size := int64(firstBack); to > from; {
+	for to > from {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/gjson"
 
@@ -131,30 +132,30 @@ const blobEnd = "b:sha256:"
 // a word. What is found at one place does not decide where the next one is, so the
 // processor does not wait.
 type wordSearch struct {
-	words []string
-	step  int
-	grams [1 << 12]bool // hashes of all four bytes that are looked for
+	words []string // of four bytes and more; the longer the shortest, the faster
+
+	prepared sync.Once // at the first search: most starts of a program do none
+	step     int
+	grams    [1 << 12]bool // hashes of all four bytes that are looked for
 }
 
-// newWordSearch is for words of four bytes and more; the longer the shortest, the
-// faster.
-func newWordSearch(words ...string) *wordSearch {
-	w := &wordSearch{words: words, step: len(words[0]) - 3}
-	for _, word := range words {
+func (w *wordSearch) prepare() {
+	w.step = len(w.words[0]) - 3
+	for _, word := range w.words {
 		w.step = min(w.step, len(word)-3)
 	}
-	for _, word := range words {
+	for _, word := range w.words {
 		for i := range w.step {
 			w.grams[gramHash(binary.LittleEndian.Uint32([]byte(word[i:])))] = true
 		}
 	}
-	return w
 }
 
 func gramHash(x uint32) uint32 { return x * 2654435761 >> 20 }
 
 // next returns where in b the first word is, or len(b).
 func (w *wordSearch) next(b []byte) int {
+	w.prepared.Do(w.prepare)
 	step := w.step
 	for i := 0; i+4 <= len(b); i += step {
 		if !w.grams[gramHash(binary.LittleEndian.Uint32(b[i:]))] {
@@ -172,7 +173,7 @@ func (w *wordSearch) next(b []byte) int {
 }
 
 // citeWords finds entries that may cite something outside of the log.
-var citeWords = newWordSearch(blobEnd, artifactWord, agentWords[0], agentWords[1])
+var citeWords = &wordSearch{words: []string{blobEnd, artifactWord, agentWords[0], agentWords[1]}}
 
 // cite notes what the last entry of the segment cites.
 func (s *segment) cite(raw []byte) {

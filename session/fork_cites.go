@@ -20,7 +20,7 @@ import (
 
 // besideWords finds entries that may cite what lies beside the log: the words are
 // parts of all that citeBeside looks for.
-var besideWords = newWordSearch("artifact", "agent:", `"run"`, `"details"`, blobEnd)
+var besideWords = &wordSearch{words: []string{"artifact", "agent:", `"run"`, `"details"`, blobEnd}}
 
 // citesOfPath returns what entries of a path, which lie in spans, cite of what lies
 // beside the log.

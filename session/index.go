@@ -179,7 +179,7 @@ type highestIn struct {
 	err error
 }
 
-var artifactSearch = newWordSearch(artifactWord)
+var artifactSearch = &wordSearch{words: []string{artifactWord}}
 
 // highestArtifact returns the highest id of an artifact that lines name, -1 for none.
 func highestArtifact(lines []byte) int64 {

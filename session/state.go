@@ -129,7 +129,7 @@ func (st *state) findLeaf() error {
 	}
 	st.unclosed = !st.closed()
 	found := false
-	return eachBackward(context.Background(), st.src, st.end, st.src.size, func(line []byte, at int64) bool {
+	return eachBackwardBy(context.Background(), leafBack, st.src, st.end, st.src.size, func(line []byte, at int64) bool {
 		if !found {
 			found, st.lastAt = true, at
 		}

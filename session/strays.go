@@ -119,7 +119,7 @@ func walkStrings(in stray, v gjson.Result, depth int, each func(blockString)) {
 }
 
 // blobWords finds entries that may have a reference.
-var blobWords = newWordSearch(blobEnd)
+var blobWords = &wordSearch{words: []string{blobEnd}}
 
 // strays lists the references in the blocks of an entry that was restored.
 func strays(full entry.Entry) (list []stray) {

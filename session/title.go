@@ -107,7 +107,7 @@ type titleMark struct {
 }
 
 // titleWords are parts of every type that kindOf says may tell of a title.
-var titleWords = newWordSearch("title_change", "session_info", "compaction")
+var titleWords = &wordSearch{words: []string{"title_change", "session_info", "compaction"}}
 
 // findTitle searches [from, to) backwards. told is false when nothing there says
 // what the title was.

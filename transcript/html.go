@@ -23,10 +23,10 @@ var style string
 
 // policy lets the browser load nothing: the one style is named by its hash, images are
 // in the page.
-var policy = func() string {
+var policy = sync.OnceValue(func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'"
-}()
+})
 
 // writeHTML writes one page.
 func writeHTML(ctx context.Context, w *bufio.Writer, r *reader) error {
@@ -75,7 +75,7 @@ func (p *page) head() {
 <header>
 <h1>%s</h1>
 <dl class="facts">
-`, policy, title, style, title)
+`, policy(), title, style, title)
 	for _, f := range facts(p.r) {
 		fmt.Fprintf(p, "<dt>%s</dt><dd>%s</dd>\n", html.EscapeString(f.name), html.EscapeString(line(f.value)))
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/agentrun/agentrun/internal/frontmatter"
 )
@@ -70,7 +71,7 @@ func ParseCommand(name, source, text string) (Command, error) {
 	return c, nil
 }
 
-var parameter = regexp.MustCompile(`\$(ARGUMENTS|[1-9])`)
+var parameter = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$(ARGUMENTS|[1-9])`) })
 
 // maxExpanded bounds a prompt that a command makes, in bytes.
 const maxExpanded = 1 << 20
@@ -80,7 +81,7 @@ const maxExpanded = 1 << 20
 func (c Command) Expand(arguments string) (string, error) {
 	arguments = strings.TrimSpace(arguments)
 	words, used, size := strings.Fields(arguments), false, len(c.Text)
-	prompt := parameter.ReplaceAllStringFunc(c.Text, func(p string) string {
+	prompt := parameter().ReplaceAllStringFunc(c.Text, func(p string) string {
 		used = true
 		value := ""
 		if p == "$ARGUMENTS" {

@@ -261,7 +261,7 @@ func (i *instance) run(ctx context.Context, c *bash.Script) (bash.Exit, bool, er
 }
 
 // name is what a shell takes for the name of a variable.
-var name = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var name = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // announce gives the script to the loop.
 func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
@@ -286,7 +286,7 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	kept := map[string]bool{}
 	for _, kv := range c.Env {
 		k, v, _ := strings.Cut(kv, "=")
-		if !i.shell.opts.Once && !kept[k] && name.MatchString(k) {
+		if !i.shell.opts.Once && !kept[k] && name().MatchString(k) {
 			kept[k] = true
 			before.WriteString(i.shell.dialect.keeping(k))
 		}

@@ -240,7 +240,9 @@ func wellFormed(input json.RawMessage) error {
 }
 
 // bounds finds whole numbers beyond a bound, which an error has as "minimum: -1/1 is less than 0.000000".
-var bounds = regexp.MustCompile(`^((?:exclusiveM|m)(?:in|ax)imum: -?\d+)/1( is [a-z ]+ -?\d+)(?:\.0+|(\.\d*?[1-9])0*)()$`)
+var bounds = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^((?:exclusiveM|m)(?:in|ax)imum: -?\d+)/1( is [a-z ]+ -?\d+)(?:\.0+|(\.\d*?[1-9])0*)()$`)
+})
 
 // bounded is a sentence on one line, and not a long one.
 func bounded(text string) string {
@@ -264,7 +266,7 @@ func describe(text string) string {
 		at, text = path, what
 	}
 	text = strings.Replace(text, "type: <invalid reflect.Value> has", "type: null has", 1)
-	text = bounds.ReplaceAllString(text, "$1$2$3$4")
+	text = bounds().ReplaceAllString(text, "$1$2$3$4")
 	if at == "" || at == "root" {
 		return text
 	}
