@@ -108,7 +108,7 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) (tool.Result
 		}
 		res.Text += "[" + why + "]"
 	}
-	return r.afterCall(ctx, c, r.clearedResult(res)), nil
+	return r.afterCall(ctx, c, res.Redacted(r.Session.Redactor())), nil
 }
 
 // decide returns why a call is not to be made.
@@ -151,7 +151,7 @@ func (r *run) decide(ctx context.Context, c entry.ToolCallBlock) error {
 // result puts the result of a call into the log.
 func (r *run) result(ctx context.Context, c entry.ToolCallBlock, res tool.Result, began time.Time) error {
 	ctx = context.WithoutCancel(ctx) // what was done is in the log, above all when the run was cancelled
-	res = r.bound(ctx, c, r.clearedResult(res))
+	res = r.bound(ctx, c, res.Redacted(r.Session.Redactor()))
 	m := entry.ToolResult(c, content(res))
 	m.IsError, m.Details, m.Timestamp = res.IsError, res.Details, r.Now().UnixMilli()
 	id, err := r.Session.Append(ctx, m)

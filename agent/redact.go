@@ -6,7 +6,6 @@ import (
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/session/entry"
-	"github.com/agentrun/agentrun/tool"
 )
 
 // Where the session replaces secrets, all that a run shows is what its log has: events, outcomes, the system prompt. The model is
@@ -22,15 +21,6 @@ func cleared(by *redact.Redactor, text string) string {
 		return text
 	}
 	return string(left)
-}
-
-// clearedResult is a result without secrets. Pictures stay.
-func (r *run) clearedResult(res tool.Result) tool.Result {
-	if by := r.Session.Redactor(); by != nil {
-		res.Text = cleared(by, res.Text)
-		res.Details, _ = by.JSON(res.Details)
-	}
-	return res
 }
 
 // clearedAnswer is an answer as the log has it.

@@ -99,6 +99,10 @@ func (r *Recorder) Checkpoint(ctx context.Context, name string, paths ...string)
 	if name != session.CleanTitle(name) || len(name) > maxName || !plain(name) {
 		return Checkpoint{}, fmt.Errorf("naming a checkpoint: a name is one line of plain text of at most %d bytes; %.40q is none", maxName, name)
 	}
+	if by := r.s.Redactor(); by != nil {
+		left, _ := by.Text([]byte(name))
+		name = string(left)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.update(ctx); err != nil {

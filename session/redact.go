@@ -21,8 +21,14 @@ import (
 func (s *Session) SetRedactor(r *redact.Redactor) {
 	s.redactor = r
 	s.mu.Lock()
+	title := s.fresh.Title
+	s.mu.Unlock()
+	if title = s.clearTitle(title); title == "" { // whose number asks the session where it lies
+		return
+	}
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fresh.Title = s.clearTitle(s.fresh.Title)
+	s.fresh.Title = title
 }
 
 // Redactor is that of SetRedactor, for output that belongs to the session; nil without one.

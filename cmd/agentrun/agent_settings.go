@@ -102,6 +102,22 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 	return c.goTo(set.Dir, s.CWD())
 }
 
+// redactAsRun replaces secrets as the last run of the session does, for what is said to its agents.
+func (e *environment) redactAsRun(ctx context.Context, s *session.Session) error {
+	if e.redact != "" {
+		return nil
+	}
+	start, err := agent.LastStart(ctx, s, agent.MainID)
+	if err != nil || start == nil || start.Settings == nil {
+		return err
+	}
+	var set runSettings
+	if err := json.Unmarshal(start.Settings, &set); err != nil || set.Redact == "" {
+		return nil //nolint:nilerr // what resume says of it is not for here
+	}
+	return e.redact.Set(string(set.Redact))
+}
+
 // goTo makes the first of some directories that is there the working directory. Where it is another one by that, it says so.
 func (c *agentCommand) goTo(dirs ...string) error {
 	here, err := workingDirectory()

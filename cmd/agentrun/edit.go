@@ -56,6 +56,7 @@ removed, encoding, diff, artifact.`,
 	f.BoolVar(&c.all, "all", false, "exchange it wherever it is")
 	f.StringVar(&c.patch, "patch", "", "apply the unified diff in `FILE`, - for the standard input")
 	c.roots.addFlag(f)
+	c.addRedact(f)
 	return cmd
 }
 

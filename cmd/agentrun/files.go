@@ -68,7 +68,7 @@ func seenIn(dir string) *workspace.Seen {
 }
 
 // output is where diffs go.
-func (b *workbench) output() edit.Output { return edit.Output{Artifacts: b.kept()} }
+func (b *workbench) output() edit.Output { return edit.Output{Artifacts: b.kept(), Sink: b.sink()} }
 
 // close closes both, and says when a session was begun.
 func (b *workbench) close(err error) error {

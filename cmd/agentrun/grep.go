@@ -27,6 +27,7 @@ func (c *fileSearch) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Glob, "glob", "", "only files that match `GLOB`: *.go, or src/**/*.{c,h} below each PATH")
 	f.BoolVar(&c.All, "ignored", false, "also files that git ignores")
 	f.BoolVar(&c.whole, "full", false, "print all of it, whatever its size")
+	c.addRedact(f)
 }
 
 // run has do print to a sink, and prints the view. A result that is more than a view goes to
@@ -51,12 +52,22 @@ func (c *fileSearch) run(ctx context.Context, tool string, do func(ctx context.C
 			err = closeSession(s.s, err)
 		}
 	}()
+	out, err := c.cleanOutput(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = out.close(err) }()
 	var keep *workbench
 	options := outputsink.DefaultOptions()
+	options.Redact = out.stream()
 	options.Open = func() (outputsink.File, error) {
 		m, err := s.manage()
 		if err != nil {
 			return nil, err
+		}
+		if out != nil && out.session.Exists() { // a new one is not begun twice
+			keep = &workbench{environment: c.environment, manager: m, session: out.session, begun: true, files: w}
+			return keep.kept().Create(ctx, tool, artifacts.Provenance{})
 		}
 		kept, err := c.openIn(ctx, m)
 		if err != nil {
@@ -71,7 +82,10 @@ func (c *fileSearch) run(ctx context.Context, tool string, do func(ctx context.C
 	sink := outputsink.New(options)
 	problems, empty, err := do(ctx, w, s, sink)
 	sum, _ := sink.Close() // its error is what ArtifactState tells
-	if keep != nil {
+	if out != nil {
+		out.kept = sum.Redacted
+	}
+	if keep != nil && (out == nil || keep.session != out.session) {
 		defer func() { err = keep.close(err) }()
 	}
 	if err != nil {

@@ -100,6 +100,7 @@ func scripts(t *testing.T) testscript.Params {
 			"members": jsonMembers,
 			"match":   match,
 			"setenv":  setenv,
+			"planted": planted,
 		},
 	}
 }

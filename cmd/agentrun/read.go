@@ -57,10 +57,15 @@ the tool read (agentrun call), it is kept to the working directory and --root.`,
 			if strings.HasPrefix(args[0], "job://") {
 				return env.readJob(cmd.Context(), args[0])
 			}
+			out, err := env.cleanOutput(cmd.Context())
+			if err != nil {
+				return err
+			}
 			o := &lazyOpener{env: env}
-			return errors.Join(env.read(cmd.Context(), o, args[0], opt), o.close())
+			return out.close(errors.Join(env.read(cmd.Context(), o, args[0], opt), o.close()))
 		},
 	}
+	env.addRedact(cmd.Flags())
 	cmd.Flags().Int64Var(&opt.Offset, "offset", 0, "the first line to print is line `N`, from 1")
 	cmd.Flags().Int64Var(&opt.Limit, "limit", 0, "print at most `N` lines")
 	cmd.Flags().BoolVarP(&opt.Numbers, "numbers", "n", false, "put the number of each line in front of it, and a tab")

@@ -95,5 +95,12 @@ func (e *environment) change(ctx context.Context, arg string) (*session.Session,
 	if err != nil {
 		return nil, err
 	}
-	return m.Open(ctx, info.Path)
+	s, err := m.Open(ctx, info.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.redactIn(s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }

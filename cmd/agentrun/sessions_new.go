@@ -50,6 +50,9 @@ func (e *environment) newSession(ctx context.Context, title string) (err error) 
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
+	if err := e.redactIn(s); err != nil {
+		return err
+	}
 	if _, err := s.Append(ctx, entry.Custom{CustomType: createdType}); err != nil {
 		return err
 	}

@@ -203,6 +203,9 @@ func (s sessionSource) Rename(ctx context.Context, i picker.Item, title string) 
 		return err
 	}
 	defer func() { err = closeSession(opened, err) }()
+	if err := s.env.redactIn(opened); err != nil {
+		return err
+	}
 	return opened.Rename(ctx, title, session.TitleUser)
 }
 

@@ -37,5 +37,8 @@ func (e *environment) rename(ctx context.Context, id, title string) (err error) 
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
+	if err := e.redactIn(s); err != nil {
+		return err
+	}
 	return s.Rename(ctx, title, session.TitleUser)
 }

@@ -109,7 +109,7 @@ func (e *environment) sendTask(ctx context.Context, to, text string) (err error)
 		}
 		path = filepath.Join(s.ArtifactsDir(), id.String()+".jsonl")
 	}
-	if err := s.Close(); err != nil {
+	if err := errors.Join(e.redactAsRun(ctx, s), s.Close()); err != nil {
 		return err
 	}
 	target, err := m.Open(ctx, path)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/internalurl"
-	"github.com/agentrun/agentrun/outputsink"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool"
@@ -64,14 +63,10 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		shell.Sandbox, code.Sandbox, code.Services.Bash.Sandbox = b.policy, b.policy, b.policy
 		code.Services.Router, code.Services.Artifacts, code.Services.Bash.Artifacts = pages.Router, out.Artifacts, out.Artifacts
 	}
-	var sink *outputsink.Options // with which the tools for files show and keep
-	if b.session != nil && b.session.Redactor() != nil {
-		o := outputsink.DefaultOptions()
-		o.Redact = func() outputsink.Redactor { return b.session.Redactor().Stream() }
-		sink = &o
-	}
-	out.Sink = sink
 	var change, fill tool.Tool = edit.Tool{Workspace: b.files, Output: out}, write.Tool{Workspace: b.files, Output: out}
+	if out.Sink != nil {
+		change, fill = careful{change}, careful{fill}
+	}
 	if b.policy != nil && b.policy.Mode == sandbox.ReadOnly {
 		change, fill = refusing{change, errReadOnly}, refusing{fill, errReadOnly}
 	}
@@ -82,8 +77,8 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 		pages,
 		change,
 		fill,
-		grep.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: sink},
-		find.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: sink},
+		grep.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: out.Sink},
+		find.Tool{Workspace: b.files, Sources: urls, Artifacts: out.Artifacts, Sink: out.Sink},
 	)
 }
 
@@ -173,7 +168,10 @@ the hosts of ssh.hosts in config.json (see agentrun ssh --help).
 
 --sandbox, --net and --limits, else the settings of config.json, bound what the
 tools bash and python run, and no argument of theirs changes that. With
---sandbox read-only the tools edit and write are refused.`,
+--sandbox read-only the tools edit and write are refused.
+
+With --redact what is printed has no secrets either, and edit and write refuse a
+text with [redacted:KIND:N] in it, which would take the place of one.`,
 		Example: `  agentrun call read '{"path": "main.go", "limit": 50}'
   agentrun call edit '{"path": "a.txt", "edits": [{"old": "x", "new": "y"}]}'`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -251,6 +249,7 @@ func (c *callCommand) run(ctx context.Context, name, arguments string) (err erro
 	sigs := c.catchSignals(ctx)
 	defer sigs.release()
 	res, err := set.Call(sigs.ctx, name, input)
+	res = res.Redacted(b.session.Redactor())
 	got := sigs.release()
 	if err != nil && res.Text == "" {
 		if got != 0 && errors.Is(err, context.Canceled) {

@@ -45,6 +45,7 @@ diff, artifact.`,
 	}
 	cmd.Flags().BoolVar(&c.exact, "exact", false, "write the bytes as they are, also over a file of another form")
 	c.roots.addFlag(cmd.Flags())
+	c.addRedact(cmd.Flags())
 	return cmd
 }
 
