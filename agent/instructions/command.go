@@ -52,6 +52,31 @@ func (p Project) Command(name string) (Command, error) {
 	return Command{}, fmt.Errorf("there is no command /%s, in .agentrun/commands or .claude/commands of the project, or in commands of the home: %w", name, fs.ErrNotExist)
 }
 
+// Commands are the names of the commands there are, in the order of the alphabet. What cannot be looked into is left out.
+func (p Project) Commands() []string {
+	all, closing, _ := p.places()
+	defer closing()
+	var names []string
+	for _, at := range all {
+		for _, dir := range at.dirs {
+			for _, ours := range at.ours {
+				below := path.Join(dir, ours, "commands")
+				for _, pattern := range []string{"*.md", "*/*.md"} {
+					files, _ := fs.Glob(at.FS(), path.Join(below, pattern))
+					for _, file := range files {
+						name := strings.TrimSuffix(strings.TrimPrefix(file, below+"/"), ".md")
+						if name = strings.ReplaceAll(name, "/", ":"); validName(name) {
+							names = append(names, name)
+						}
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // ParseCommand reads the file of a command, whose front matter may be missing. It is hostile.
 func ParseCommand(name, source, text string) (Command, error) {
 	c := Command{Name: name, Path: source}

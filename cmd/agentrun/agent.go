@@ -57,6 +57,7 @@ type agentCommand struct {
 	apart    bool // --detach
 	record   string
 	allow    allowedTools
+	chat     *chatBackend // nil but for chat
 }
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
@@ -314,6 +315,9 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 		c.remark("%s", sentence(p))
 	}
 	view := newAgentView(c.environment)
+	if c.chat != nil {
+		view.front = c.chat.front
+	}
 	hooks, err := c.hooks(b, view)
 	if err != nil {
 		return nil, err
@@ -353,7 +357,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if err != nil {
 		return nil, err
 	}
-	tools, done, err := agentTools(b)
+	tools, done, err := c.mainTools(b)
 	if err != nil {
 		return nil, err
 	}
@@ -435,6 +439,19 @@ done; then you say in a few sentences what you did, and what is left open.
 - Read before you change, and check what you changed: run the tests, or what else shows that it works.
 - Long output is shortened in the middle, and whole at the URL that its notice names: read that with the tool read.
 - Give subagents what can be done side by side. What they report is at agent://<id>.`
+
+// mainTools are those of the agent of the session. In a chat its shell goes on between the runs.
+func (c *agentCommand) mainTools(b *workbench) (tools []tool.Tool, release func(), err error) {
+	if c.chat == nil {
+		return agentTools(b)
+	}
+	if c.chat.tools == nil {
+		if c.chat.tools, c.chat.release, err = agentTools(b); err != nil {
+			return nil, nil, err
+		}
+	}
+	return slices.Clip(c.chat.tools), func() {}, nil
+}
 
 // agentTools are the tools of an agent, with a shell that goes on between its calls.
 func agentTools(b *workbench) (tools []tool.Tool, release func(), err error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/agent/plan"
+	"github.com/agentrun/agentrun/cmd/agentrun/internal/chat"
 	"github.com/agentrun/agentrun/cmd/agentrun/internal/runview"
 	"github.com/agentrun/agentrun/model"
 )
@@ -32,6 +33,8 @@ type agentView struct {
 	live    *runview.Live // nil where there is no terminal
 	stderr0 io.Writer     // standard error itself, while there is a live view
 	resized chan os.Signal
+
+	front *chat.Front // of a chat, which has all events; nil without one
 
 	asking sync.Mutex // guards lines
 	lines  chan string
@@ -103,6 +106,10 @@ type agentEvent struct {
 
 // observe shows an event of an agent.
 func (v *agentView) observe(id string, e agent.Event) {
+	if v.front != nil {
+		v.front.Observe(id, e)
+		return
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.json {
@@ -240,6 +247,9 @@ func describeEvent(e agent.Event) (agentEvent, bool) {
 
 // asker asks the person at the terminal whether a call may be made; nil when nobody is there.
 func (v *agentView) asker() func(context.Context, agent.Question) (bool, error) {
+	if v.front != nil {
+		return v.front.Ask
+	}
 	if v.json || columns(v.stdin) == 0 || columns(v.stderr) == 0 {
 		return nil
 	}

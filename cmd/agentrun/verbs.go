@@ -44,6 +44,7 @@ var verbs = [...]struct {
 	{"find", newFindCommand, false},
 	{"run", newRunCommand, false},
 	{"resume", newResumeCommand, false},
+	{"chat", newChatCommand, false},
 	{"tasks", newTasksCommand, false},
 	{"task", newTaskCommand, false},
 	{"agents", newAgentsCommand, false},

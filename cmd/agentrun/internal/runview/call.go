@@ -70,3 +70,14 @@ func CallRow(id, subject string, e agent.CallFinished, width int) Row {
 	}
 	return append(r, end...).Fit(width)
 }
+
+// PastRow is a call of an earlier run: its time is not known any more.
+func PastRow(subject string, e agent.CallFinished) Row {
+	r := CallRow(agent.MainID, subject, e, 500)
+	for i, s := range r {
+		if s.Style == Faint {
+			return append(r[:i:i], r[i+1:]...)
+		}
+	}
+	return r
+}

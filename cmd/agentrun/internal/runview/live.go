@@ -89,6 +89,9 @@ func (l *Live) Observe(id string, e agent.Event) {
 		if main {
 			l.endText()
 		}
+		for _, call := range e.Message.Content.ToolCalls() { // one that is refused is not started
+			l.subject[id+"\n"+call.ID] = Subject(call.Arguments)
+		}
 	case agent.CallStarted:
 		l.subject[id+"\n"+e.ID] = Subject(e.Arguments)
 	case agent.CallFinished:
