@@ -267,6 +267,8 @@ func TestARunEndsAsItsStatusSays(t *testing.T) {
 		{"a provider that never recovers", []string{`{"agent":"main","times":100,"say":[{"error":{"kind":"server","status":500,"message":"oh"}}]}`, again}, agent.Limits{}, agent.FailedRun, "oh (after 3 tries)"},
 		{"a provider that asks for too much patience", []string{`{"agent":"main","say":[{"error":{"kind":"rate-limit","retryAfter":"1h","message":"slow"}}]}`, again}, agent.Limits{}, agent.FailedRun, "it asks to wait 1h0m0s"},
 		{"one that recovers", []string{`{"agent":"main","times":2,"say":[{"text":"half"},{"cut":true}]}`, `{"agent":"main","say":[{"text":"ok"}]}`}, agent.Limits{}, agent.Completed, ""},
+		{"a model that only asks for what it may not have", []string{`{"agent":"main","times":-1,"say":[{"call":"none","args":{}},{"call":"echo","args":{}}]}`}, agent.Limits{}, agent.FailedRun, `every call of its last 25 answers was refused, the last one so: [echo was not called`},
+		{"a model that is refused often and then finds its way", []string{`{"agent":"main","times":24,"say":[{"call":"none","args":{}}]}`, `{"agent":"main","say":[{"call":"none","args":{}},{"call":"echo","args":{"text":"a"}}]}`, `{"agent":"main","times":24,"say":[{"call":"none","args":{}}]}`, `{"agent":"main","say":[{"text":"ok"}]}`}, agent.Limits{}, agent.Completed, ""},
 		{"time is limited", []string{`{"agent":"main","say":[{"text":"half"},{"hang":true}]}`, again}, agent.Limits{Time: 50 * time.Millisecond}, agent.TimeoutEnd, "the time of the run is over"},
 		{"an overflow that nothing can be done about", []string{`{"agent":"main","say":[{"error":{"kind":"context-overflow","message":"too long"}}]}`, again}, agent.Limits{}, agent.FailedRun, "too long"},
 	} {

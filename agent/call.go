@@ -20,6 +20,9 @@ import (
 	"github.com/agentrun/agentrun/tool"
 )
 
+// MaxRefusals is how many answers in a row may consist of calls that are refused. A model that goes on so has no way out.
+const MaxRefusals = 25
+
 // maxParallel is how many calls of a turn are made at once.
 const maxParallel = 8
 
@@ -160,6 +163,11 @@ func (r *run) result(ctx context.Context, c entry.ToolCallBlock, res tool.Result
 	}
 	r.counting.Lock()
 	r.outcome.Calls++
+	if res.Refused {
+		r.refusal = res.Text
+	} else {
+		r.useful = true
+	}
 	r.counting.Unlock()
 	r.observe(CallFinished{c.ID, c.Name, id, res, r.Now().Sub(began)})
 	return nil

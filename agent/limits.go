@@ -13,6 +13,7 @@ type Limits struct {
 	Requests int           `json:"requests,omitempty"` // to the model, those that failed included
 	Tokens   int64         `json:"tokens,omitempty"`   // of input, cached or not, and of output
 	Cost     float64       `json:"cost,omitempty"`     // US dollars; models of unknown prices cost nothing
+	Agents   int           `json:"agents,omitempty"`   // subagents that are started, at any depth
 	Time     time.Duration `json:"time,omitempty"`     // by the wall clock, from the beginning of the run
 }
 
@@ -23,6 +24,8 @@ type Budget struct {
 	mu     sync.Mutex
 	limits Limits
 	spent  Spent
+	agents int  // that were started
+	over   bool // more of them were wanted than there may be
 }
 
 // Spent is what was spent of a budget.
@@ -48,6 +51,29 @@ func (b *Budget) Spend(u entry.Usage) {
 	}
 }
 
+// Start counts subagents that are about to be started. Of more than there may be none is: the error says so, and the budget is
+// spent then.
+func (b *Budget) Start(n int) error {
+	for at := b; at != nil; at = at.Parent {
+		at.mu.Lock()
+		l, before := at.limits.Agents, at.agents
+		if at.over = at.over || l > 0 && before+n > l; !at.over {
+			at.agents += n
+		}
+		over := at.over
+		at.mu.Unlock()
+		if over {
+			for back := b; back != at; back = back.Parent { // none was started
+				back.mu.Lock()
+				back.agents -= n
+				back.mu.Unlock()
+			}
+			return fmt.Errorf("a run may start %d subagents, and has started %d", l, before)
+		}
+	}
+	return nil
+}
+
 // Spent returns what was spent.
 func (b *Budget) Spent() Spent {
 	b.mu.Lock()
@@ -57,11 +83,13 @@ func (b *Budget) Spent() Spent {
 
 // Exhausted says which limit, of this budget or one above it, is reached, "" if none is.
 func (b *Budget) Exhausted() string {
-	for whose := "its budget"; b != nil; b, whose = b.Parent, "the budget of the agents above it" {
+	for whose := "its budget"; b != nil; b, whose = b.Parent, "the budget that it shares with other agents" {
 		b.mu.Lock()
-		l, s := b.limits, b.spent
+		l, s, over := b.limits, b.spent, b.over
 		b.mu.Unlock()
 		switch {
+		case over:
+			return fmt.Sprintf("%s of %d subagents is spent", whose, l.Agents)
 		case l.Requests > 0 && s.Requests >= l.Requests:
 			return fmt.Sprintf("%s of %d requests is spent", whose, l.Requests)
 		case l.Tokens > 0 && s.Tokens >= l.Tokens:

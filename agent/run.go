@@ -26,6 +26,7 @@ type run struct {
 	// suffixes are the next ones for ids of calls that came more than once.
 	suffixes map[string]int
 	stops    int // how often a hook made the run go on
+	refusals int // answers in a row of which every call was refused
 	answers  int // of models in the log, those that failed or were aborted aside
 	spent    *Budget
 	queued   []queued // said, and not taken up yet
@@ -35,7 +36,9 @@ type run struct {
 	pieces    map[int]*redact.Stream // of the answer that comes, by block; nil where no secrets are replaced
 	observing sync.Mutex             // events come one after the other
 	asking    sync.Mutex             // and so do questions
-	counting  sync.Mutex             // guards outcome.Calls
+	counting  sync.Mutex             // guards outcome.Calls and what follows
+	useful    bool                   // a call was made since the last answer
+	refusal   string                 // of the last call that was refused
 }
 
 // errTimeUp is why the context of a run is done when its time is over.
@@ -129,8 +132,8 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 	if jerr == nil {
 		_, jerr = r.Session.Append(context.WithoutCancel(ctx), entry.Custom{CustomType: EndType, Data: data})
 	}
-	if jerr != nil {
-		err = errors.Join(err, fmt.Errorf("recording the end of the run: %w", jerr))
+	if jerr != nil && err == nil { // else what ended the run is the reason of both
+		err = fmt.Errorf("recording the end of the run: %w", jerr)
 		r.outcome.Status, r.outcome.Reason = FailedRun, err.Error()
 	}
 	state := Stopped
@@ -197,9 +200,13 @@ func (r *run) loop(ctx context.Context) error {
 			return r.or(ctx, err)
 		}
 		if calls := r.called; len(calls) > 0 {
+			r.useful = false
 			err := r.call(ctx, calls)
 			if err == nil {
 				err = r.history.extend(ctx)
+			}
+			if err == nil {
+				err = r.stuck()
 			}
 			if err != nil {
 				return r.or(ctx, err)
@@ -217,6 +224,17 @@ func (r *run) loop(ctx context.Context) error {
 			return &ending{Completed, ""}
 		}
 	}
+}
+
+// stuck ends a run whose model does nothing any more but ask for what it may not have.
+func (r *run) stuck() error {
+	if r.refusals++; r.useful {
+		r.refusals = 0
+	}
+	if r.refusals < MaxRefusals || r.done() || r.spent.Exhausted() != "" {
+		return nil
+	}
+	return &ending{FailedRun, fmt.Sprintf("every call of its last %d answers was refused, the last one so: %.300s", MaxRefusals, r.refusal)}
 }
 
 func (r *run) done() bool { return r.Done != nil && r.Done(r.history.messages) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,6 +226,9 @@ func (s *Session) locked(ctx context.Context, asIs bool, fn func() error) error 
 	}
 	if w.lock == nil {
 		lock, err := durable.OpenLock(s.fs, catalog.LockPath(path))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("its directory was removed: %w", ErrGone)
+		}
 		if err != nil {
 			return fmt.Errorf("appending to %s: %w", path, err)
 		}

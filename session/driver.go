@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -64,19 +63,11 @@ const driverGrace = 5 * time.Millisecond
 
 // Driven reports whether somebody, of whichever process, drives the session.
 func (s *Session) Driven() (bool, error) {
-	lock, err := durable.OpenExistingLock(s.fs, catalog.DriverPath(s.Path()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+	driven, err := durable.Locked(s.fs, catalog.DriverPath(s.Path()))
 	if err != nil {
 		return false, fmt.Errorf("looking who drives %s: %w", s.Path(), err)
 	}
-	defer lock.Close()
-	free, err := lock.TryLock()
-	if err != nil {
-		return false, fmt.Errorf("looking who drives %s: %w", s.Path(), err)
-	}
-	return !free, nil
+	return driven, nil
 }
 
 // drive locks the lease file of the log at path.

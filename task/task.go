@@ -56,6 +56,8 @@ const (
 	DefaultConcurrency = 4
 	DefaultDepth       = 2
 	MaxItems           = 64 // of one call
+	// DefaultAgents is how many subagents a run may start before it counts as running away.
+	DefaultAgents = 1000
 )
 
 // Options say what a tree works with.

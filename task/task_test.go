@@ -63,6 +63,7 @@ type tree struct {
 	dir     *artifacts.Dir
 	model   model.Model
 	change  func(*task.Options)
+	limits  agent.Limits // of all agents together
 }
 
 func newTree(t testing.TB, lines ...string) *tree {
@@ -106,7 +107,7 @@ func (r *tree) rooted(t testing.TB) (*agent.Agent, task.Parent) {
 		r.change(&o)
 	}
 	tr := must(task.New(o))
-	budget := agent.NewBudget(nil, agent.Limits{})
+	budget := agent.NewBudget(nil, r.limits)
 	root := tr.Root(budget)
 	t.Cleanup(root.Stop)
 	ao := agent.Options{

@@ -133,7 +133,10 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 		return tool.Refuse(err), nil
 	}
 	if err := t.reserve(ctx, jobs, raw, in.Background); err != nil {
-		return tool.Result{}, unfinished(err)
+		if no := (*refusal)(nil); errors.As(err, &no) {
+			return tool.Refuse(fmt.Errorf("none was started: %w", no.error)), nil
+		}
+		return tool.Result{}, &unfinishedError{err}
 	}
 	if in.Background {
 		t.tree.announce(jobs)
@@ -154,13 +157,20 @@ func (t taskTool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, e
 	}
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return tool.Result{}, unfinished(err)
+		return tool.Result{}, &unfinishedError{err}
 	}
 	return answer(reports), nil
 }
 
-// unfinished is the error of a call whose subagents go on when it is made again.
-func unfinished(err error) error { return fmt.Errorf("%w (%w)", err, tool.ErrUnfinished) }
+// refusal is why a call is answered with a sentence.
+type refusal struct{ error }
+
+// unfinishedError is that of a call whose subagents go on when it is made again. It matches tool.ErrUnfinished.
+type unfinishedError struct{ err error }
+
+func (e *unfinishedError) Error() string        { return e.err.Error() }
+func (e *unfinishedError) Unwrap() error        { return e.err }
+func (e *unfinishedError) Is(target error) bool { return target == tool.ErrUnfinished }
 
 // check refuses a call as a whole: nothing starts unless all can.
 func (t taskTool) check(ctx context.Context, in input) ([]*job, error) {
@@ -256,6 +266,9 @@ func (t taskTool) reserve(ctx context.Context, jobs []*job, raw json.RawMessage,
 			}
 		}
 		return nil
+	}
+	if err := t.parent.Budget.Start(len(jobs)); err != nil {
+		return &refusal{err}
 	}
 	spawn = &Spawn{Call: call, Input: raw, Background: background}
 	names := make([]string, len(jobs))

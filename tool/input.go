@@ -110,5 +110,5 @@ func describe(err *json.UnmarshalTypeError) error {
 
 // Refuse answers a call that was not carried out with the reason.
 func Refuse(err error) Result {
-	return Result{Text: "[" + err.Error() + "]", IsError: true}
+	return Result{Text: "[" + err.Error() + "]", IsError: true, Refused: true}
 }

@@ -73,6 +73,9 @@ type Result struct {
 
 	// IsError marks a call that failed in the model's sense: a command with a non-zero exit, an invalid input.
 	IsError bool
+
+	// Refused says that nothing was done: the call is against the schema, the rules or the state of things. IsError is set too.
+	Refused bool
 }
 
 // Image is a picture as a provider takes it.

@@ -251,10 +251,10 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	}
 	sigs.release()
 	w.view.end(out)
-	if err != nil && out.Run != "" && b.session.Exists() {
-		return fmt.Errorf("%w; when that is mended, agentrun resume goes on", err)
-	}
 	if err != nil {
+		if _, gone := os.Stat(b.session.Path()); gone == nil && out.Run != "" {
+			err = fmt.Errorf("%w; when that is mended, agentrun resume goes on", err)
+		}
 		return err
 	}
 	return statusOfRun(out)
@@ -336,7 +336,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 		spaces = ""
 	}
 	limits := agent.Limits{Cost: c.cost, Time: time.Duration(c.time)}
-	budget := agent.NewBudget(nil, agent.Limits{})
+	budget := agent.NewBudget(nil, agent.Limits{Cost: c.cost, Agents: task.DefaultAgents}) // of all agents together
 	all := []*permission.Rules{rules}
 	tree, err := task.New(task.Options{
 		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: models.first, Model: models.open, Rules: all, Ask: view.asker(),

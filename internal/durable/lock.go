@@ -50,6 +50,21 @@ func OpenExistingLock(fsys FS, name string) (*Lock, error) {
 	return &Lock{f: f}, nil
 }
 
+// Locked reports whether somebody holds the lock of a file, which need not be there and is only read, so that it may be
+// asked on a disk that nobody can write to. For the moment that it takes, it holds the lock itself.
+func Locked(fsys FS, name string) (bool, error) {
+	f, err := or(fsys).OpenFile(name, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("opening lock file: %w", err)
+	}
+	l := &Lock{f: f}
+	free, err := l.TryLock()
+	return !free, errors.Join(err, l.Close())
+}
+
 // File is the lock file, for a holder that writes who it is.
 func (l *Lock) File() File { return l.f }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -309,4 +310,34 @@ func TestNoTurnIsLostBetweenGoroutinesAndProcesses(t *testing.T) {
 	if got, want := get(t, name+".count"), strconv.Itoa(6*countRounds); got != want {
 		t.Errorf("counted to %s, want %s", got, want)
 	}
+}
+
+func TestWhoAsksForALockNeedsNotWrite(t *testing.T) {
+	name := lockFile(t)
+	if held, err := durable.Locked(nil, name); held || err != nil {
+		t.Errorf("a file that is not there: %v, %v", held, err)
+	}
+	one := openLock(t, name)
+	readOnly := readOnlyFS{durable.OS}
+	for _, want := range []bool{false, true, false} {
+		if want {
+			tryLock(t, one, true)
+		} else if err := one.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		if held, err := durable.Locked(readOnly, name); held != want || err != nil {
+			t.Errorf("held: %v, %v; want %v", held, err, want)
+		}
+	}
+	tryLock(t, one, true) // whoever asked is gone
+}
+
+// readOnlyFS opens nothing to be written.
+type readOnlyFS struct{ durable.FS }
+
+func (r readOnlyFS) OpenFile(name string, flag int, perm fs.FileMode) (durable.File, error) {
+	if flag&(os.O_WRONLY|os.O_RDWR|os.O_CREATE) != 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: unix.EROFS}
+	}
+	return r.FS.OpenFile(name, flag, perm)
 }

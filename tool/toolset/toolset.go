@@ -129,7 +129,7 @@ func (s *Set) Call(ctx context.Context, name string, input json.RawMessage) (res
 		return tool.Result{}, err
 	}
 	if err := Check(schema, input); err != nil {
-		return tool.Result{Text: fmt.Sprintf("[%s was not called: %v]", name, err), IsError: true}, nil
+		return tool.Result{Text: fmt.Sprintf("[%s was not called: %v]", name, err), IsError: true, Refused: true}, nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
