@@ -222,7 +222,7 @@ func (t *Tree) toolsOf(ctx context.Context, p Parent, of Subagent) (tools []tool
 }
 
 // readOnly are the tools that change nothing.
-var readOnly = map[string]bool{"read": true, "grep": true, "find": true}
+var readOnly = map[string]bool{"read": true, "grep": true, "find": true, "skill": true}
 
 // prompt is what a subagent is told first.
 func prompt(shared, task string) entry.Content {

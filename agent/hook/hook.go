@@ -10,7 +10,7 @@
 //	  {"on": "stop", "command": "go vet ./... >&2 || exit 2"}
 //	]}
 //
-//	on        session-start, before-tool, after-tool, before-compaction or stop
+//	on        session-start, before-tool, after-tool, before-compaction or stop; those of subagents too, but for stop
 //	tool      a pattern with * and ? of the tools that it is for; without it, all
 //	command   what sh(1) runs, in the directory of the session, outside of any sandbox
 //	timeout   how long it may take: 10s if it is left out, MaxTimeout at most

@@ -63,6 +63,17 @@ func (r *Runner) Compacting(ctx context.Context, agentID string, tokens int64) {
 	r.all(ctx, Input{Point: BeforeCompaction, Agent: agentID, Tokens: tokens})
 }
 
+// Subagent are the hooks of a subagent: those of its tools, and that of the beginning of its session.
+func (r *Runner) Subagent(id string) agent.Hooks {
+	h := r.Agent()
+	if h.Stop = nil; h.Start != nil {
+		h.Start = func(ctx context.Context, resumed bool) {
+			r.all(ctx, Input{Point: SessionStart, Agent: id, Resumed: resumed})
+		}
+	}
+	return h
+}
+
 func (r *Runner) any(p Point) bool {
 	for _, h := range r.Hooks {
 		if h.On == p {

@@ -342,15 +342,22 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: models.first, Model: models.open, Rules: all, Ask: view.asker(),
 		Dir: b.files.Dir(), Spaces: spaces, Sync: c.durability.value == session.Sync, Recorder: checkpoint.New(b.manager, b.session, checkpoint.Options{}),
 		Tools: func(_ context.Context, of task.Subagent) ([]tool.Tool, func(), error) {
-			return subagentTools(b, of)
+			tools, done, err := subagentTools(b, of)
+			if err == nil && len(told.skills) > 0 {
+				tools = append(tools, instructions.SkillTool{Skills: told.skills})
+			}
+			return tools, done, err
 		},
 		Command: func(ctx context.Context, of task.Subagent, argv []string, stdin string) (bash.Result, error) {
 			return runProgram(ctx, b, of, argv, stdin)
 		},
 		Observe: view.observe,
 		Prepare: func(o *agent.Options) {
-			o.Hooks, o.More = hooksOfSubagents(hooks.Agent()), c.board.Rules
+			o.Hooks, o.More = hooks.Subagent(o.ID), c.board.Rules
 			o.System = append(o.System, told.documents()...)
+			if o.Tools.Knows(instructions.SkillTool{}.Name()) == nil {
+				o.System = append(o.System, told.skillPrompt()...)
+			}
 			shortened(o)
 		},
 	})

@@ -42,11 +42,15 @@ func (t *told) documents() entry.Prompt {
 
 // system are those of the agent of a session.
 func (t *told) system() entry.Prompt {
-	parts := t.documents()
+	return append(t.documents(), t.skillPrompt()...)
+}
+
+// skillPrompt names the skills, for those who can read them.
+func (t *told) skillPrompt() entry.Prompt {
 	if text := instructions.SkillPrompt(t.skills); text != "" {
-		parts = append(parts, text)
+		return entry.Prompt{text}
 	}
-	return parts
+	return nil
 }
 
 // said is what a prompt says, and what belongs before it: a slash command is its text, files that are mentioned are shown.

@@ -27,7 +27,8 @@ those of the project in the working directory, its file .agentrun/hooks.json:
     {"on": "stop", "command": "go vet ./... >&2 || exit 2"}
   ]}
 
-on       session-start, before-tool, after-tool, before-compaction or stop
+on       session-start, before-tool, after-tool, before-compaction or stop; of
+         subagents all but stop, and "agent" says whose it is
 tool     a pattern with * and ? of the tools that it is for; all without it
 command  what sh runs, in the directory of the session, outside of any sandbox
 timeout  how long it may take, 10s if it is left out; then it is killed
@@ -174,9 +175,4 @@ func (c *agentCommand) hooks(b *workbench, view *agentView) (*hook.Runner, error
 		Hooks: list, Session: b.session.ID(), Dir: b.session.CWD(),
 		Report: func(err error) { view.observe(agent.MainID, agent.Warned{Text: b.cleared(err.Error())}) },
 	}, nil
-}
-
-// hooksOfSubagents are those of hooks that subagents have too.
-func hooksOfSubagents(h agent.Hooks) agent.Hooks {
-	return agent.Hooks{BeforeCall: h.BeforeCall, AfterCall: h.AfterCall}
 }

@@ -141,7 +141,8 @@ func newAgentsCommand(env *environment) *cobra.Command {
 of .agentrun/agents and .claude/agents in the working directory, of agents in
 the home, and the ones that are built in. Each is a Markdown file with front
 matter: name, description, and where needed tools, model, thinking, readOnly,
-spawns, isolation (worktree or copy: files of its own), runner; below it is the system prompt.
+spawns, isolation (worktree or copy: files of its own), runner; below it is the
+system prompt.
 
 With "runner: command" and "command: [program, argument, ...]" the agent is that
 program. {prompt} in an argument is what it is told, with the text of the file

@@ -27,7 +27,8 @@ is replaced if it is what the patch was made from; one that was changed besides
 gets the lines of the patch where those it replaces stand as they did. Anything
 else is a conflict, told by file, with status 1; the patch stays an artifact
 (agentrun tasks --json names it), which agentrun read and git apply read too.
-What is merged already is left as it is. agentrun rewind takes back a merge, but for links.
+What is merged already is left as it is. agentrun rewind takes a merge back, but
+for links.
 
 With --json it prints one object: id, artifact, done, and files, each with path,
 action (added, changed, deleted, merged, already, conflict) and, for a conflict,
