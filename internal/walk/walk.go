@@ -135,6 +135,16 @@ func (r *Root) OpenFile(path string) (*os.File, int64, error) {
 	return f, st.Size, nil
 }
 
+// Size is how large a file is, in bytes; 0 for what is none. It is for choosing a way to read it: a
+// link on the way is followed.
+func (r *Root) Size(path string) int64 {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(r.dir.Fd()), path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0
+	}
+	return st.Size
+}
+
 // patience is how long a file that gives what it has piece by piece is read.
 const patience = 200 * time.Millisecond
 

@@ -14,7 +14,8 @@
 //     expression as it was understood here, what it reads otherwise than Go is asked
 //     of Go again, and where anything is in doubt the file is searched here.
 //   - Memory is bounded by the length of lines, of which 64 MiB are the most that is
-//     searched in one piece, not by files or results.
+//     searched in one piece, not by files or results. Of context of lines that long there may
+//     be less than was asked for.
 //   - The result of a call is bounded as all output is; all of it is in an artifact when it
 //     is larger than the bounds.
 //

@@ -335,3 +335,52 @@ func TestEachProcessorHasTwoCallsOfRipgrep(t *testing.T) {
 		t.Errorf("the third call has %d files", n)
 	}
 }
+
+func TestALineThatIsTooLongForOnePieceEnds(t *testing.T) {
+	defer func(was int) { maxLine = was }(maxLine)
+	maxLine = 512 << 10
+	w := files(t, map[string]string{"long": "first\n" + strings.Repeat("x", 3*maxLine) + " needle\nbehind\nlast\n"})
+	defer w.Close()
+	for _, context := range []int{0, 1, 5} {
+		res, err := Search(t.Context(), w, nil, Options{Pattern: "needle", Context: context, Ripgrep: None}, io.Discard)
+		if err != nil || res.Matches != 1 {
+			t.Errorf("%d lines of context: %+v, %v", context, res, err)
+		}
+	}
+}
+
+func TestALargeFileIsNotReadByRipgrep(t *testing.T) {
+	rg, err := exec.LookPath("rg")
+	if err != nil {
+		t.Skip("ripgrep is not installed")
+	}
+	defer func(was int64) { maxRead = was }(maxRead)
+	maxRead = 100
+	line := "aa Bb\n"
+	w := files(t, map[string]string{"a": line, "b": strings.Repeat(line, 100), "c": line, "d": strings.Repeat(line, 50) + "end"})
+	defer w.Close()
+	l, err := find.List(t.Context(), w, nil, find.Options{})
+	check(t, err)
+	defer l.Close()
+	var items []*find.Item
+	for i := range l.Items {
+		items = append(items, &l.Items[i])
+	}
+	var calls []string
+	for len(items) > 0 {
+		n, reading := together(items)
+		calls = append(calls, fmt.Sprint(n, reading))
+		items = items[n:]
+	}
+	if got := strings.Join(calls, " "); got != "1--no-mmap 1--mmap 1--no-mmap 1--mmap" {
+		t.Error(got)
+	}
+	var with, without bytes.Buffer
+	for out, program := range map[*bytes.Buffer]string{&with: rg, &without: None} {
+		_, err := Search(t.Context(), w, nil, Options{Pattern: "[A-Z][a-z]$", Context: 1, Ripgrep: program}, out)
+		check(t, err)
+	}
+	if with.String() != without.String() || with.Len() < 100 {
+		t.Errorf("%d and %d bytes", with.Len(), without.Len())
+	}
+}

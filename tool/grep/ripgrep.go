@@ -69,37 +69,56 @@ func (g *ripgrep) batch(files, left, procs int) int {
 // search searches files in order.
 func (g *ripgrep) search(s *searcher, items []*find.Item, out io.Writer) {
 	for len(items) > 0 {
-		n, bytes := 0, 0
-		root, _ := items[0].File()
-		for n < len(items) {
-			in, path := items[n].File()
-			// A name with a newline would be read wrongly, and a URL is none of its files.
-			if in == nil || in != root || strings.ContainsAny(path, "\n\x00") || bytes+len(path) > maxArgs {
-				break
-			}
-			bytes += len(path) + 16
-			n++
+		n, reading := together(items)
+		rest := items[:1]
+		if n > 0 {
+			rest = g.call(s, items[:n], reading, out)
 		}
-		if n == 0 {
-			g.one(s, items[0], out)
-			items = items[1:]
-			continue
+		for _, item := range rest {
+			g.one(s, item, out)
 		}
-		if rest := g.call(s, items[:n], out); rest != nil {
-			for _, item := range rest {
-				g.one(s, item, out)
-			}
-		}
-		items = items[n:]
+		items = items[max(n, 1):]
 	}
 }
 
+// Ways in which rg reads.
+const (
+	noMmap = "--no-mmap"
+	// mmap is for large files: rg reads a line into memory however long it is, if it does read.
+	mmap = "--mmap"
+)
+
+// maxRead is the largest file that rg reads, in bytes. Tests change it.
+var maxRead int64 = 32 << 20
+
+// together is how many files, from the first on, one call of rg takes, and how it reads them.
+// 0 is for one that rg is not given.
+func together(items []*find.Item) (n int, reading string) {
+	bytes := 0
+	root, _ := items[0].File()
+	for ; n < len(items); n++ {
+		in, path := items[n].File()
+		// A name with a newline would be read wrongly, and a URL is none of its files.
+		if in == nil || in != root || strings.ContainsAny(path, "\n\x00") || bytes+len(path) > maxArgs {
+			break
+		}
+		if in.Size(path) > maxRead {
+			if n == 0 {
+				return 1, mmap
+			}
+			break
+		}
+		bytes += len(path) + 16
+	}
+	return n, noMmap
+}
+
 // call has rg search files of one root, and returns those that it did not.
-func (g *ripgrep) call(s *searcher, items []*find.Item, out io.Writer) (rest []*find.Item) {
+func (g *ripgrep) call(s *searcher, items []*find.Item, reading string, out io.Writer) (rest []*find.Item) {
 	root, _ := items[0].File()
 	args := []string{
 		"--no-config", "--text", "--no-ignore", "--hidden", "--line-number", "--byte-offset", "--with-filename", "--null", "--no-heading",
-		"--color=never", "--threads=1", "--no-messages", "--no-mmap", "--context=" + strconv.Itoa(s.context), "--regexp=" + g.expr, "--",
+		"--color=never", "--threads=1", "--no-messages", reading, "--context=" + strconv.Itoa(s.context), "--regexp=" + g.expr, "--",
 	}
 	for _, item := range items {
 		_, path := item.File()

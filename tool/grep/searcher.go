@@ -11,12 +11,11 @@ import (
 	"github.com/agentrun/agentrun/internal/textform"
 )
 
-const (
-	// block is how much of a file is searched at once.
-	block = 256 << 10
-	// maxLine is the longest line that is searched in one piece, in bytes.
-	maxLine = 64 << 20
-)
+// block is how much of a file is searched at once.
+const block = 256 << 10
+
+// maxLine is the longest line that is searched in one piece, in bytes. Tests change it.
+var maxLine = 64 << 20
 
 // searcher looks through one content after the other. It belongs to one goroutine.
 type searcher struct {
@@ -120,6 +119,9 @@ func (s *searcher) scan(ctx context.Context, r io.Reader, n int, eof bool, found
 		keep := end
 		for range s.context {
 			keep = bytes.LastIndexByte(s.buf[:max(keep-1, 0)], '\n') + 1
+		}
+		if n-keep == len(s.buf) && len(s.buf) >= maxLine {
+			keep = end // there would be no room for what comes next
 		}
 		s.count(keep)
 		n = copy(s.buf, s.buf[keep:n])
