@@ -10,6 +10,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/aymanbagabas/go-udiff"
 )
@@ -22,6 +25,15 @@ const Context = 3
 type Span struct {
 	OldStart, OldEnd int // bytes of the old text
 	NewStart, NewEnd int // bytes of the new text
+}
+
+// header is a name as git writes it at the head of a diff: in quotes where it has characters that
+// would end the line, or be obeyed by a terminal.
+func header(name string) string {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // Write writes the difference between two texts as a unified diff, nothing when there is
@@ -38,7 +50,7 @@ func Write(w io.Writer, oldName, newName string, before, after []byte, spans []S
 		}
 	}
 	if len(d.changes) > 0 {
-		fmt.Fprintf(d.w, "--- %s\n+++ %s\n", oldName, newName)
+		fmt.Fprintf(d.w, "--- %s\n+++ %s\n", header(oldName), header(newName))
 		d.hunks()
 	}
 	return d.added, d.removed, d.w.Flush()

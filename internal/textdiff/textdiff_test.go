@@ -239,3 +239,13 @@ func FuzzApply(f *testing.F) {
 		}
 	})
 }
+
+func TestANameCannotForgeADiff(t *testing.T) {
+	var b strings.Builder
+	if _, _, err := Write(&b, "a\n+++ b", "\x1b[31m", []byte("x\n"), []byte("y\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := "--- \"a\\n+++ b\"\n+++ \"\\x1b[31m\"\n@@"; !strings.HasPrefix(b.String(), want) {
+		t.Errorf("%q", b.String())
+	}
+}

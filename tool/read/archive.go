@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"unicode"
 
 	"github.com/agentrun/agentrun/internal/archive"
 	"github.com/agentrun/agentrun/internalurl"
@@ -84,8 +85,15 @@ func (s *selection) list(a archive.Archive, dir string) {
 	s.res.Content = newText(list.Bytes(), s.res.Content)
 }
 
-// oneLine is a name on a line, whatever it holds.
-func oneLine(name string) string { return strings.ReplaceAll(name, "\n", "?") }
+// oneLine is a name on a line, whatever it holds: newlines, and sequences that a terminal obeys.
+func oneLine(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, name)
+}
 
 // memberName is what a member is called from outside.
 func (s *selection) memberName(member string) string {

@@ -30,8 +30,7 @@ func openDirectory(w *workspace.Workspace, name string) (*internalurl.Resource, 
 	dir := "/proc/self/fd/" + strconv.Itoa(int(d.Fd()))
 	var list bytes.Buffer
 	for _, e := range entries {
-		// A name may hold anything, also a newline.
-		fmt.Fprintf(&list, "%s%s\n", strings.ReplaceAll(e.Name(), "\n", "?"), suffix(dir, e))
+		fmt.Fprintf(&list, "%s%s\n", oneLine(e.Name()), suffix(dir, e))
 	}
 	return &internalurl.Resource{URL: name, Kind: "directory", ContentType: internalurl.TypeText, Content: newText(list.Bytes(), nil)}, nil
 }
@@ -57,7 +56,7 @@ func suffix(dir string, e fs.DirEntry) string {
 		if err != nil {
 			return " -> ?"
 		}
-		return " -> " + strings.ReplaceAll(target, "\n", "?")
+		return " -> " + oneLine(target)
 	}
 	info, err := os.Lstat(dir + "/" + e.Name()) // by the directory that is open
 	if err != nil || !info.Mode().IsRegular() {

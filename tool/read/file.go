@@ -70,7 +70,12 @@ func openFile(ctx context.Context, w *workspace.Workspace, name string) (*intern
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
 		return nil, belowFile(w, name, err)
+	case name == "":
+		return nil, errors.New("the path is empty: name a file, or a URL such as artifact://0")
 	case errors.Is(err, fs.ErrNotExist):
+		if target, lerr := os.Readlink(name); w == nil && lerr == nil {
+			return nil, fmt.Errorf("%s is a symbolic link to %s, which is not there: name a file", name, target)
+		}
 		return nil, fmt.Errorf("%s not found: name a file, or a URL such as artifact://0", name)
 	case errors.As(err, &irregular) && irregular.Kind == "a directory":
 		return openDirectory(w, name)
@@ -131,7 +136,7 @@ func openByName(w *workspace.Workspace, name string) (durable.File, string, erro
 	}
 	path, err := filepath.Abs(name)
 	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
+		path, err = workspace.RealPath(path)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("opening %s: %w", name, workspace.Bare(err))

@@ -222,9 +222,23 @@ func check(path string) error {
 	return nil
 }
 
+// errCircle is what becomes of links that lead to each other.
+var errCircle = errors.New("it leads through a symbolic link that leads back to itself")
+
+// RealPath is filepath.EvalSymlinks with errors for people.
+func RealPath(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		if _, serr := os.Stat(path); errors.Is(serr, unix.ELOOP) {
+			err = errCircle
+		}
+	}
+	return real, err
+}
+
 // realPath follows all links of a path, of which the end may not be there yet.
 func realPath(path string) (string, error) {
-	real, err := filepath.EvalSymlinks(path)
+	real, err := RealPath(path)
 	if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(path) == path {
 		return real, err
 	}

@@ -60,7 +60,7 @@ func TestPathsThatLeadOutAreRefused(t *testing.T) {
 	outside := t.TempDir()
 	check0(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s"), 0o600))
 	w := open(t, Options{}, map[string]string{"a": "a", "dir/b": "b"})
-	for name, target := range map[string]string{"out": outside, "up": "..", "file": filepath.Join(outside, "secret"), "none": "nowhere", "in": "dir", "dir/abs": filepath.Join(w.Dir(), "a")} {
+	for name, target := range map[string]string{"out": outside, "up": "..", "file": filepath.Join(outside, "secret"), "none": "nowhere", "circle": "circle", "in": "dir", "dir/abs": filepath.Join(w.Dir(), "a")} {
 		check0(t, os.Symlink(target, filepath.Join(w.Dir(), name)))
 	}
 	for _, c := range []struct{ path, want string }{
@@ -80,6 +80,8 @@ func TestPathsThatLeadOutAreRefused(t *testing.T) {
 		{w.Dir() + "x/a", "outside of the workspace"},
 		{"none", "leads nowhere"},
 		{"none/x", "leads nowhere"},
+		{"circle", "circle: it leads through a symbolic link that leads back to itself"},
+		{"circle/x", "leads back to itself"},
 		{"a/b", "not a directory"},
 		{"", "empty"},
 		{"a\x00b", "zero byte"},
@@ -142,7 +144,9 @@ func TestALinkPutInTheWayLeadsNobodyOut(t *testing.T) {
 		}
 	})
 	seen := map[string]int{}
-	for i := range 120 {
+	// Each gets through now and then, on a busy machine seldom.
+	enough := func() bool { return seen["read"] > 0 && seen["changed"] > 0 && seen["listed"] > 0 }
+	for i := 0; i < 120 || !enough() && i < 20_000; i++ {
 		p, err := w.Resolve("dir/f")
 		if err == nil {
 			f, err := p.OpenFile()
@@ -182,7 +186,7 @@ func TestALinkPutInTheWayLeadsNobodyOut(t *testing.T) {
 	if string(data) != "outside" || len(entries) != 2 {
 		t.Errorf("outside: %q, %v", data, entries)
 	}
-	if seen["read"] == 0 || seen["changed"] == 0 || seen["listed"] == 0 {
+	if !enough() {
 		t.Errorf("nothing got through: %v", seen)
 	}
 }
