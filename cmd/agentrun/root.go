@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // rootHelp fits a screen of 24 lines and 80 columns.
@@ -71,6 +75,7 @@ recorded in the log of a session.`,
 		if cmd.Name() == "exec" && !slices.Contains(env.args, "--") {
 			return errNoDash // the flag is likely one of the command
 		}
+		err = plainFlagError(err)
 		if name := cmd.Name(); name == "bash" || name == "ssh" || name == "python" {
 			what := map[string]string{"bash": "a script", "ssh": "a script", "python": "code"}[name]
 			return usagef("%w: see %s --help; %s that begins with - goes behind --", err, cmd.CommandPath(), what)
@@ -103,4 +108,24 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		return usagef("%s has no command %q: did you mean %s %s?", cmd.CommandPath(), word, cmd.CommandPath(), like[0])
 	}
 	return usagef("%s has no command %q: see %[1]s --help", cmd.CommandPath(), word)
+}
+
+// plainFlagError says of a value that is no number what is wanted, where the parser names a function of
+// Go.
+func plainFlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+		return err
+	}
+	want := "give a whole number"
+	switch kind := invalid.GetFlag().Value.Type(); {
+	case kind == "bool":
+		want = "give true or false, or the switch alone"
+	case strings.HasPrefix(kind, "float"):
+		want = "give a number"
+	case errors.Is(err, strconv.ErrRange):
+		want = "give a smaller number"
+	}
+	return fmt.Errorf("--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }

@@ -35,7 +35,7 @@ const (
 	// maxDirectory is the largest directory of a zip archive, in bytes.
 	maxDirectory = 16 << 20
 	// maxNames is how many bytes the names in a listing have: one of tar may have a million.
-	maxNames = 64 << 20
+	maxNames = 16 << 20
 )
 
 // Format is how an archive is written down; "" is none.

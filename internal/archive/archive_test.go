@@ -296,3 +296,20 @@ func FuzzArchive(f *testing.F) {
 		}
 	})
 }
+
+func TestNamesHaveABound(t *testing.T) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for i := range 20 {
+		if err := w.WriteHeader(&tar.Header{Name: strings.Repeat("n", 1_000_000) + string(rune('a'+i)), Format: tar.FormatPAX}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a, err := source(gzipped(t, b.Bytes()), "names.tar.gz").List(t.Context())
+	if err != nil || len(a.Members) != 16 || !strings.Contains(a.Cut, "for the names have more than 16 MiB") {
+		t.Errorf("%d members, %q, %v", len(a.Members), a.Cut, err)
+	}
+}

@@ -146,7 +146,7 @@ func (s Source) listStream(ctx context.Context) (Archive, error) {
 			return a, nil
 		}
 		if names += len(h.Name) + len(h.Linkname); names > maxNames {
-			a.Cut = fmt.Sprintf("only the first %d members are listed, for the names have more than 64 MiB", len(a.Members))
+			a.Cut = fmt.Sprintf("only the first %d members are listed, for the names have more than 16 MiB", len(a.Members))
 			return a, nil
 		}
 		a.Members = append(a.Members, Member{Name: h.Name, Size: h.Size, Mode: h.FileInfo().Mode(), Link: h.Linkname})

@@ -87,7 +87,7 @@ func Fit(data []byte, mimeType string) (p Picture, err error) {
 		return Picture{}, fmt.Errorf("it is damaged: %w", err)
 	}
 	if size.Width <= 0 || size.Height <= 0 || size.Width > MaxPixels/size.Height {
-		return Picture{}, fmt.Errorf("its header says %d x %d pixels, and %d are the most: %w", size.Width, size.Height, MaxPixels, ErrTooLarge)
+		return Picture{}, fmt.Errorf("its header says %d x %d pixels, and %d million in all are the most: %w", size.Width, size.Height, MaxPixels/1_000_000, ErrTooLarge)
 	}
 	one <- struct{}{}
 	defer func() { <-one }()

@@ -29,11 +29,15 @@ func (s *selection) notebook(ctx context.Context, opt Options) (done bool, err e
 	}
 	s.outputs = n.Pictures
 	about := fmt.Sprintf("Notebook of %d cells", n.Cells)
+	if n.Cells == 1 {
+		about = "Notebook of 1 cell"
+	}
 	if n.Language != "" {
 		about += fmt.Sprintf(" in %.40s", n.Language)
 	}
 	s.res.Notes = append(s.res.Notes, about+"; "+s.res.URL+":raw is the file")
 	s.rendered = true
+	s.res.Kind = "notebook"
 	s.res.Content = newText(n.Text, s.res.Content)
 	return true, nil
 }
