@@ -318,6 +318,12 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if c.chat != nil {
 		view.front = c.chat.front
 	}
+	if info := models.first.Info(); info.Prices == nil {
+		view.unpriced = true
+		if c.cost > 0 {
+			c.say("the prices of %s are not known, and its requests count as free: --max-cost does not end the run; --max-time does", info.Name())
+		}
+	}
 	hooks, err := c.hooks(b, view)
 	if err != nil {
 		return nil, err

@@ -38,6 +38,8 @@ type agentView struct {
 
 	asking sync.Mutex // guards lines
 	lines  chan string
+
+	unpriced bool // nobody knows what the model costs
 }
 
 func newAgentView(e *environment) *agentView {
@@ -186,7 +188,11 @@ func (v *agentView) end(out agent.Outcome) {
 	if v.json || out.Status != agent.Completed {
 		return
 	}
-	v.remark("completed: %d requests, %d tokens, $%.4f", out.Spent.Requests, out.Spent.Tokens, out.Spent.Cost)
+	cost := fmt.Sprintf("$%.4f", out.Spent.Cost)
+	if v.unpriced && out.Spent.Cost == 0 { // else a subagent asked another model
+		cost = "at prices that are not known"
+	}
+	v.remark("completed: %d requests, %d tokens, %s", out.Spent.Requests, out.Spent.Tokens, cost)
 }
 
 // callLine is a call in one line.
