@@ -9,38 +9,28 @@ import (
 	"math"
 	"reflect"
 	"strings"
+
+	"github.com/agentrun/agentrun/internal/strictjson"
 )
 
 // Decode reads the input of a call into what in points to: one JSON value, without members that in does not have. A whole
 // number may be written as 3.0 or 1e3, as a schema has it. Its error says what is wrong with the input, and not that it
 // is the input that is wrong.
 func Decode(input json.RawMessage, in any) error {
-	err := decode(input, in)
+	err := strictjson.Decode(input, in)
 	var mistyped *json.UnmarshalTypeError
 	if !errors.As(err, &mistyped) {
 		return err
 	}
 	if strings.HasPrefix(mistyped.Value, "number ") {
 		if plain, perr := plainIntegers(input); perr == nil {
-			err = decode(plain, in)
+			err = strictjson.Decode(plain, in)
 		}
 	}
 	if errors.As(err, &mistyped) {
 		return describe(mistyped)
 	}
 	return err
-}
-
-func decode(input json.RawMessage, in any) error {
-	d := json.NewDecoder(bytes.NewReader(input))
-	d.DisallowUnknownFields()
-	if err := d.Decode(in); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the object")
-	}
-	return nil
 }
 
 // plainIntegers writes whole numbers that have a point or an exponent without it.

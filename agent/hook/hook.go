@@ -46,11 +46,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/agentrun/agentrun/internal/strictjson"
 )
 
 // Point is where in a run a hook is called.
@@ -133,7 +134,7 @@ func ParseFile(source string, data []byte) ([]Hook, error) {
 	var file struct {
 		Hooks json.RawMessage `json:"hooks"`
 	}
-	if err := strictly(data, &file); err != nil {
+	if err := strictjson.Decode(data, &file); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", source, err)
 	}
 	return Parse(source, file.Hooks)
@@ -145,7 +146,7 @@ func Parse(source string, data []byte) ([]Hook, error) {
 		return nil, nil
 	}
 	var list []Hook
-	if err := strictly(data, &list); err != nil {
+	if err := strictjson.Decode(data, &list); err != nil {
 		return nil, fmt.Errorf("reading the hooks of %s: %w", source, err)
 	}
 	if len(list) > MaxHooks {
@@ -179,19 +180,6 @@ func (h *Hook) check() error {
 	}
 	if _, err := path.Match(h.Tool, ""); err != nil {
 		return fmt.Errorf("%.60q is no pattern of a tool: write it with * and ?", h.Tool)
-	}
-	return nil
-}
-
-// strictly reads one JSON value without members that nobody knows.
-func strictly(data []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the value")
 	}
 	return nil
 }
@@ -244,7 +232,7 @@ func ParseAnswer(data []byte) (a Answer, err error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return a, nil
 	}
-	if err := strictly(data, &a); err != nil {
+	if err := strictjson.Decode(data, &a); err != nil {
 		return Answer{}, fmt.Errorf("what it wrote to standard output is no answer, but %.80q: %w", data, err)
 	}
 	return a, nil

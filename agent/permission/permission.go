@@ -31,13 +31,12 @@
 package permission
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
+
+	"github.com/agentrun/agentrun/internal/strictjson"
 )
 
 // Action is what becomes of a call.
@@ -130,13 +129,8 @@ func Parse(source string, data []byte) (Rules, error) {
 		Default *Action           `json:"default"`
 		ByTool  map[string]Action `json:"tools"`
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&file); err != nil {
+	if err := strictjson.Decode(data, &file); err != nil {
 		return r, fmt.Errorf("reading %s: %w", source, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return r, fmt.Errorf("reading %s: something follows the object", source)
 	}
 	if len(file.Rules) > MaxRules {
 		return r, fmt.Errorf("reading %s: it has %d rules, and %d are the most", source, len(file.Rules), MaxRules)

@@ -33,6 +33,7 @@ var floorOf = map[string]int{
 	"internal/screen":          1,
 	"internal/cgroup":          1,
 	"internal/shim":            1,
+	"internal/strictjson":      1,
 	"internal/sshtest":         1,
 	"internal/terminal":        1,
 	"internal/gitignore":       1,

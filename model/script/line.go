@@ -1,11 +1,9 @@
 package script
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 	"time"
@@ -283,19 +281,6 @@ func (s *Step) pieces() Pieces {
 		return s.RawArgs
 	case s.Args != nil:
 		return Pieces{string(s.Args)}
-	}
-	return nil
-}
-
-// decode reads one JSON object into v, which must know all its members.
-func decode(raw []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the object on its line")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/strictjson"
 	"github.com/agentrun/agentrun/model"
 )
 
@@ -107,7 +108,7 @@ func (m *Model) add(number int, raw []byte) error {
 		return m.head(raw)
 	}
 	n := &numbered{number: number}
-	if err := decode(raw, &n.Line); err != nil {
+	if err := strictjson.Decode(raw, &n.Line); err != nil {
 		return err
 	}
 	steps := len(n.Say)
@@ -133,7 +134,7 @@ func (m *Model) add(number int, raw []byte) error {
 
 func (m *Model) head(raw []byte) error {
 	var h Head
-	if err := decode(raw, &h); err != nil {
+	if err := strictjson.Decode(raw, &h); err != nil {
 		return err
 	}
 	if h.Script != Version {
