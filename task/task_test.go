@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(killAt) != "" {
 		os.Exit(mortal())
 	}
+	if os.Getenv(temporaryIn) != "" {
+		os.Exit(waitInTemporary())
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/agentrun/agentrun/blobstore/localdir"
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/outputsink"
+	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/gc"
 	"github.com/agentrun/agentrun/task"
 )
@@ -132,7 +133,9 @@ func (g *gcCommand) run(ctx context.Context, daysGiven bool) error {
 	}
 	left, lerr := task.RemoveLeftovers(ctx, m, spacesOf(m.Home()), g.apply)
 	r.Temporaries.Count, r.Temporaries.Bytes = r.Temporaries.Count+left.Count, r.Temporaries.Bytes+left.Bytes
-	err = errors.Join(err, lerr)
+	homes, bytes, herr := session.RemoveTemporaries(session.TemporaryPlace(m.Home()), g.apply)
+	r.Temporaries.Count, r.Temporaries.Bytes = r.Temporaries.Count+homes, r.Temporaries.Bytes+bytes
+	err = errors.Join(err, lerr, herr)
 	for _, sentence := range r.Kept {
 		g.say("%s", sentence)
 	}
