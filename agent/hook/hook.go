@@ -36,7 +36,8 @@
 //     does nothing to the run, but for the one that is required.
 //   - It is given its time and no more: then it and everything it started is killed. Nothing that a hook starts outlives it.
 //   - Of its output MaxOutput bytes are read; more is a failure.
-//   - Its environment is that of agentrun without what looks like a secret.
+//   - Its environment is that of agentrun without what looks like a secret. It sees arguments as the tool gets them, secrets
+//     included; where the session replaces those, what the hook says is kept and shown without them.
 //
 // A Runner is safe for concurrent use.
 package hook

@@ -160,6 +160,9 @@ func (s *Services) artifact(ctx context.Context, run string, args json.RawMessag
 		return s.Artifacts.Create(ctx, in.Name, artifacts.Provenance{Run: run})
 	}}
 	if r := s.Bash.Redact; r != nil {
+		if _, n := r.Text([]byte(in.Name)); n > 0 {
+			return nil, errors.New("nothing was kept: the name has a secret in it, and would be that of a file; give another one")
+		}
 		o.Redact = func() outputsink.Redactor { return r.Stream() }
 	}
 	sink := outputsink.New(o)
