@@ -68,3 +68,31 @@ func TestWhereSecretsAreReplacedARunShowsWhatItsLogHasAndToolsGetWhatTheModelSai
 		t.Errorf("the log: %.2000s\nthe artifact: %.200s", log, kept)
 	}
 }
+
+func TestACallWhoseArgumentsTheLogLacksIsNotMadeAgainFromIt(t *testing.T) {
+	lines := []string{
+		`{"agent":"main","say":[{"call":"write","args":{"text":"key hunter2-key"}},{"call":"write","args":{"text":"no key"}}]}`,
+		`{"agent":"main","say":[{"text":"Done."}]}`,
+	}
+	h := newHouse(t)
+	h.session.SetRedactor(redact.New(redact.Options{Values: []string{"hunter2-key"}}))
+	run(t, agent.Options{Session: h.session, Tools: must(toolset.New(echo{name: "write", idempotent: true})), Model: play(t, lines...)}, "go")
+	data := string(must(os.ReadFile(h.session.Path())))
+	s := killed(t, h, strings.Count(data[:strings.Index(data, `"role":"toolResult"`)], "\n")) // without a result
+	var written []string
+	out, err := must(agent.New(agent.Options{
+		Session: s, Model: play(t, lines...), Tools: must(toolset.New(echo{name: "write", idempotent: true, do: func(_ context.Context, text string) (tool.Result, error) {
+			written = append(written, text)
+			return tool.Result{Text: "written"}, nil
+		}})),
+	})).Resume(t.Context())
+	if err != nil || out.Status != agent.Completed {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if len(written) != 1 || written[0] != "no key" {
+		t.Errorf("written: %q", written)
+	}
+	if got := strings.Join(told(t, s), "\n"); !strings.Contains(got, "had a secret in them, which the log lacks") {
+		t.Errorf("the model was told\n%s", got)
+	}
+}
