@@ -69,10 +69,10 @@ what), landlockAbi, cgroupVersion. The status is 1 where a mode or limit is not
 possible.
 
 With --secrets doctor says instead where secrets stand in logs and artifacts of
-the same sessions, by about 280 rules, those of gitleaks among them. It does not
-show them, and it is no proof that there are no others. It does not look into
-logs of subagents, and into files as checkpoints keep them: those are never
-redacted, since agentrun rewind gives them back to the byte.`,
+the same sessions and of their subagents, by about 280 rules, those of gitleaks
+among them. It does not show them, and it is no proof that there are no others.
+Files as checkpoints keep them are not looked at: they are never redacted, since
+agentrun rewind gives them back to the byte.`,
 		Example: `  agentrun doctor
   agentrun doctor --all --repair
   agentrun doctor --repair --from /mnt/backup/agentrun

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/doctor"
@@ -74,13 +78,38 @@ func (c *doctorCommand) secretsIn(ctx context.Context, m *session.Manager, path 
 	}
 	defer func() { err = closeSession(s, err) }()
 	var failed error
-	n, err = doctor.Secrets(ctx, s, c.artifacts(s), func(f doctor.Finding) {
+	dir := c.artifacts(s)
+	found := func(f doctor.Finding) {
 		if failed == nil {
 			failed = report(f)
 		}
-	})
-	if err == nil {
-		err = failed
 	}
-	return n, err
+	if n, err = doctor.Secrets(ctx, s, dir, found); err != nil || dir == nil {
+		return n, cmp.Or(err, failed)
+	}
+	agents, err := dir.AgentIDs(ctx)
+	if err != nil {
+		return n, err
+	}
+	for _, id := range agents {
+		path := filepath.Join(s.ArtifactsDir(), id.String()+".jsonl")
+		if path == s.Path() {
+			continue
+		}
+		log, err := m.View(ctx, path)
+		if errors.Is(err, session.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			continue // it has an output alone
+		}
+		if err != nil {
+			return n, err
+		}
+		more, err := doctor.Secrets(ctx, log, nil, found)
+		if n += more; err != nil {
+			return n, errors.Join(err, log.Close())
+		}
+		if err := log.Close(); err != nil {
+			return n, err
+		}
+	}
+	return n, failed
 }

@@ -18,7 +18,7 @@ const KindSecret = "secret"
 
 // Secrets looks for secrets in the texts of a session's entries and in its artifacts, by the rules of package redact and by those of
 // gitleaks, and reports each that it finds, never itself: the same one once for each entry and artifact. dir may be nil. What is signed or
-// encrypted, images, and the logs of subagents are not looked at. It returns how many it reported.
+// encrypted, images, logs of subagents, and the blobs of files that checkpoints keep are not looked at. It returns how many it reported.
 func Secrets(ctx context.Context, s *session.Session, dir *artifacts.Dir, report func(Finding)) (int, error) {
 	found := 0
 	at := func(file string, line *int, offset *int64, size int64) func(string) {
