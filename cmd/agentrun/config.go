@@ -42,8 +42,8 @@ sandbox         what commands may do where no flag says otherwise: --sandbox,
 retention       what gc --apply may take away because it is old:
     .sessions   moves sessions to the trash that nobody wrote to for so long
     .trash      empties the trash of what was removed so long ago (30d)
-redact          what becomes of secrets in output and entries, which are shown as
-                they are kept; files that rewind gives back stay what they are:
+redact          what becomes of secrets in output and entries, which are shown
+                as they are kept; files that rewind gives back stay as they are
     .mode       off, on, or reversible: agentrun reveal shows them to the owner
     .recipient  of age; without it an identity that is kept in the home
 ssh             how other hosts are reached; see agentrun ssh --help
