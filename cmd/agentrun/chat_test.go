@@ -95,7 +95,7 @@ func TestAPersonDecidesInAChat(t *testing.T) {
 {"agent":"main","expect":{"results":[{"text":"four"}]},"say":[{"text":"Done."}]}
 `)
 	p.press("go\r")
-	p.show("main wants to call bash", "command: echo one", "ask by default of agentrun", "y: once")
+	p.show("main wants to call bash", "command: echo one", `ask by the rule "ask bash" of`, "permissions.json", "y: once")
 	p.press("maybe\r")
 	p.show("answer y, a or n", "› maybe")
 	p.press("\x15y\r")

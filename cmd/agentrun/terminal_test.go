@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,11 +61,13 @@ type resize struct {
 	size screen.Size
 }
 
-// agentHome is a project with files, and the environment to work in it.
+// agentHome is a project with files, and the environment to work in it: commands are asked about.
 func agentHome(t *testing.T, files map[string]string) (dir string, env []string) {
 	t.Helper()
 	root := t.TempDir()
 	dir = filepath.Join(root, "project")
+	files = maps.Clone(files)
+	files["../home/permissions.json"] = `{"rules":[{"action":"ask","tool":"bash"}]}`
 	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

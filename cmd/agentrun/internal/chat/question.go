@@ -72,7 +72,9 @@ func (m *chatModel) question(width, most int) []runview.Row {
 	for _, a := range arguments {
 		rows = append(rows, runview.Row{{Text: "  "}, {Text: a, Style: runview.Cyan}})
 	}
-	rows = append(rows, runview.Row{{Text: runview.Clean(fmt.Sprint(q.Decision)), Style: runview.Faint}})
+	for _, row := range runview.WrapWords(runview.Clean(fmt.Sprint(q.Decision)), width) {
+		rows = append(rows, runview.Row{{Text: row, Style: runview.Faint}})
+	}
 	choice := "y: once · a: always, by this rule and until the chat ends · n: no — and enter"
 	if len(m.asked) > 1 {
 		choice += fmt.Sprintf(" (%d more wait)", len(m.asked)-1)
