@@ -121,8 +121,9 @@ var shDialect = &dialect{
 { . "$1";
 while :; do
 while { [ ! "$__agentrun_in" ] || __agentrun_cut; };
-read -r __agentrun_err <&3 || exit 0;
+read -r __agentrun_err __agentrun_watched <&3 || exit 0;
 do __agentrun_in=1;
+[ -z "$__agentrun_watched" ] || alias exit=__agentrun_exit;
 . "$__agentrun_fds/$__agentrun_text" </dev/null >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
 __agentrun_end end "$?" "$@" || :;
 [ ! "$__agentrun_over" ] || exit "$__agentrun_over";
@@ -133,6 +134,7 @@ __agentrun_save() {
 	set
 	export -p
 	trap
+	printf '%s\n' 'trap -- "${__agentrun_trap:-$__agentrun_bare}" EXIT' # not told while it runs
 	printf 'umask '
 	umask
 	printf '%s\n' 'cd -- "$PWD"'
@@ -150,17 +152,50 @@ __agentrun_end() {
 	__agentrun_in=
 	eval "${__agentrun_back-}" 2>/dev/null || :
 	__agentrun_back=
-	[ "$1$__agentrun_once" = end1 ] && __agentrun_trapped && __agentrun_over=$2 && return
+	[ "$1" = exit ] || __agentrun_own || : # a trap on EXIT that runs is told no more
+	[ "$__agentrun_watched" ] && case $(alias exit 2>/dev/null) in *__agentrun_exit*) unalias exit ;; esac
+	[ "$1$__agentrun_once" = end1 ] && [ "$__agentrun_trap" ] && __agentrun_over=$2 && return
 	__agentrun_save >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; times; } >>"$__agentrun_fds/$__agentrun_ctl"
+	return "$2"
 }
-__agentrun_trapped() {
+__agentrun_own() { # a trap of the script that replaced ours becomes one that first writes the state
+	read -r __agentrun_pid __agentrun_line </proc/self/stat
+	[ "$__agentrun_pid" = $$ ] || return
 	trap >|"$__agentrun_fds/$__agentrun_slot"
-	IFS= read -r __agentrun_user <"$__agentrun_fds/$__agentrun_slot"
-	case $__agentrun_user in *__agentrun_end*|'') return 1 ;; esac
+	__agentrun_user=
+	while IFS= read -r __agentrun_line || [ "$__agentrun_line" ]; do
+		__agentrun_user="$__agentrun_user$__agentrun_line
+"
+	done <"$__agentrun_fds/$__agentrun_slot"
+	case $__agentrun_user in
+	*__agentrun_end*) return ;;
+	esac
+	__agentrun_trap=
+	[ -z "$__agentrun_user" ] || eval "__agentrun_take ${__agentrun_user#trap }" # that on EXIT comes first, and what is behind it stays as it is
+	trap -- "${__agentrun_trap:-$__agentrun_bare}" EXIT
 }
-__agentrun_once= __agentrun_over=
-trap '__agentrun_end exit "$?"' EXIT
+__agentrun_take() {
+	[ "$1" != -- ] || shift
+	case ${2-} in EXIT|0) ;; *) return 0 ;; esac
+	[ "$1" ] || return 0
+	__agentrun_trap="if $__agentrun_bare 2>/dev/null; then
+$1
+{ :; } 2>/dev/null
+else
+$1
+{ :; } 2>/dev/null
+fi"
+}
+__agentrun_exit() { # exit is an alias of it while a script runs that may set a trap
+	__agentrun_status=$?
+	[ $# -gt 0 ] || set -- "$__agentrun_status"
+	__agentrun_own 2>/dev/null || :
+	exit "$@"
+}
+__agentrun_bare='{ __agentrun_end exit "$?"; }'
+__agentrun_once= __agentrun_over= __agentrun_trap= __agentrun_watched=
+trap -- "$__agentrun_bare" EXIT
 `,
 }
 
@@ -248,7 +283,7 @@ func (d *dialect) booting(fds, text, ctl, state string, once bool) string {
 	}
 	switch {
 	case once && d == shDialect:
-		b.WriteString("__agentrun_once=1; trap '__agentrun_end exit \"$?\"' EXIT\n")
+		b.WriteString("__agentrun_once=1 __agentrun_trap=; trap -- \"$__agentrun_bare\" EXIT\n")
 	case once && d == bashDialect: // a copy has no trap of its shell, as a subshell has not
 		b.WriteString("__agentrun_once=1 __agentrun_trap=; builtin trap -- \"$__agentrun_bare\" EXIT\n")
 	}

@@ -304,7 +304,11 @@ func (i *instance) announce(c *bash.Script, slot int, nonce string) error {
 	if _, err := i.text.WriteAt([]byte(text), 0); err != nil {
 		return fmt.Errorf("giving the script to the shell: %w", err)
 	}
-	line := strconv.Itoa(stderr) + "\n"
+	line := strconv.Itoa(stderr)
+	if i.shell.dialect == shDialect && strings.Contains(c.Text, "trap") {
+		line += " trap"
+	}
+	line += "\n"
 	if _, err := i.in.WriteString(line); err != nil && !errors.Is(err, syscall.EPIPE) { // that it is gone is seen later
 		return fmt.Errorf("giving the script to the shell: %w", err)
 	}
