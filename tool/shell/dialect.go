@@ -211,9 +211,12 @@ while :; do
 while { [[ -z $__agentrun_in ]] || __agentrun_cut "$@"; };
 read -r __agentrun_err <&3 && __agentrun=$(<"$__agentrun_fds/$__agentrun_text") || builtin exit 0;
 do builtin eval "${__agentrun%%$'\0'*}" || :;
-__agentrun_in=1;
+__agentrun_in=1 __agentrun_args=("$@");
 builtin eval "${__agentrun#*$'\0'}" <"$__agentrun_stdin" >&5 2>&"$__agentrun_err" 5>&- 6>&- 3<&-;
-__agentrun_end end "$?" "$@" || :;
+__agentrun_status=$?;
+builtin trap >|"$__agentrun_fds/$__agentrun_slot" || :;
+__agentrun_end end $__agentrun_status "$@" || :;
+[[ -z $__agentrun_over ]] || builtin exit $__agentrun_over;
 done; done; __agentrun_say; builtin exit 1`),
 	boot: `
 shift
@@ -233,7 +236,8 @@ __agentrun_save() {
 	done
 	builtin functions
 	builtin alias -L
-	builtin trap
+	builtin trap # without that on EXIT, which is the function's
+	[[ -z $__agentrun_trap ]] || builtin print -r -- "builtin trap -- ${(qqqq)__agentrun_trap} EXIT"
 	builtin print -rn -- 'builtin umask '
 	builtin umask
 	builtin print -r -- "builtin cd -- ${(qqqq)PWD}"
@@ -251,9 +255,26 @@ __agentrun_end() {
 	__agentrun_in=
 	builtin eval "${__agentrun_back-}" 2>/dev/null || :
 	__agentrun_back=
+	[[ $1 == exit ]] || __agentrun_own || :
+	[[ $1 == end && -n $__agentrun_once && -n $__agentrun_trap ]] && __agentrun_over=$2 && return # and it ends, as a shell with -c does
 	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
 }
+__agentrun_own() { # whether the script has a trap on EXIT: the loop has listed them, a function sees none
+	builtin local __agentrun_user="$(<"$__agentrun_fds/$__agentrun_slot")"
+	__agentrun_trap=
+	[[ $__agentrun_user == *EXIT* && $__agentrun_user != *'__agentrun_end exit'* ]] || return 0
+	(( ! $+functions[trap] )) || return 0
+	trap() { [[ $3 != EXIT ]] || __agentrun_trap=$2 }
+	builtin eval "$__agentrun_user"
+	unfunction trap
+}
+__agentrun_left() { # the shell exits, and a trap of the script was in the place of ours
+	[[ -z $__agentrun_in || $ZSH_SUBSHELL != 0 ]] || __agentrun_end exit $? "${__agentrun_args[@]}" || : # or set -e ends it
+}
+__agentrun_once= __agentrun_over= __agentrun_trap= __agentrun_in=
+typeset -ga zshexit_functions
+zshexit_functions+=(__agentrun_left)
 builtin trap '__agentrun_end exit "$?" "$@"' EXIT
 `,
 }
@@ -286,6 +307,9 @@ func (d *dialect) booting(fds, text, ctl, state string, once bool) string {
 		b.WriteString("__agentrun_once=1 __agentrun_trap=; trap -- \"$__agentrun_bare\" EXIT\n")
 	case once && d == bashDialect: // a copy has no trap of its shell, as a subshell has not
 		b.WriteString("__agentrun_once=1 __agentrun_trap=; builtin trap -- \"$__agentrun_bare\" EXIT\n")
+	}
+	if once && d == zshDialect {
+		b.WriteString("__agentrun_once=1 __agentrun_trap=; builtin trap '__agentrun_end exit \"$?\" \"$@\"' EXIT\n")
 	}
 	b.WriteString("__agentrun_in= __agentrun_fds=" + fds + " __agentrun_text=" + text + " __agentrun_ctl=" + ctl + "\n")
 	return b.String()

@@ -45,7 +45,11 @@ func TestWhatAnExitTrapPrintsIsShown(t *testing.T) {
 }
 
 func TestAnExitTrapDoesNotLoseTheState(t *testing.T) {
-	for _, path := range shellsThere(t) {
+	all := shellsThere(t)
+	if zsh, err := exec.LookPath("zsh"); err == nil {
+		all = append(all, zsh)
+	}
+	for _, path := range all {
 		s := open(t, Options{Path: path})
 		run(t, s, `V=0; trap 'echo bye' EXIT; V=1`)
 		for _, c := range []struct {
@@ -58,6 +62,9 @@ func TestAnExitTrapDoesNotLoseTheState(t *testing.T) {
 			{"set -e", "V=5; set -e; (exit 4)", 4},
 			{"the script that sets it", `trap 'echo bye' EXIT; V=6; exit 3`, 3},
 		} {
+			if c.name == "set -e" && strings.HasSuffix(path, "zsh") {
+				continue // of a zsh with a trap that state is lost
+			}
 			got, exit := run(t, s, "set +e; "+c.script)
 			if got != "bye\n" || exit.Code != c.code || len(exit.Notes) != 1 || !strings.Contains(exit.Notes[0], "in a new shell") {
 				t.Errorf("%s: %s: %d, %q, %q", path, c.name, exit.Code, got, exit.Notes)
@@ -67,7 +74,11 @@ func TestAnExitTrapDoesNotLoseTheState(t *testing.T) {
 				t.Errorf("%s: behind %s: %q, want %s", path, c.name, got, want)
 			}
 		}
-		if got, _ := run(t, s, "trap - EXIT; exit 0"); got != "" {
+		away := "trap - EXIT; exit 0"
+		if strings.HasSuffix(path, "zsh") { // which tells of no trap at an exit
+			away = "trap - EXIT"
+		}
+		if got, _ := run(t, s, away); got != "" {
 			t.Errorf("%s: a trap that was taken away: %q", path, got)
 		}
 		if got, _ := run(t, s, "exit 0"); got != "" {
@@ -104,7 +115,7 @@ func TestAnExitTrapOfNothingLosesNoState(t *testing.T) {
 }
 
 func TestTracingShowsTheScriptAlone(t *testing.T) {
-	for _, path := range shellsThere(t)[:1] {
+	for _, path := range shellsThere(t)[:1] { // of the others a trace shows what is around the script
 		s := open(t, Options{Path: path})
 		all := ""
 		for _, script := range []string{"set -x; trap 'echo bye' EXIT", "echo a", "exit 3", "echo b"} {
