@@ -83,19 +83,19 @@ func (b *Budget) Spent() Spent {
 
 // Exhausted says which limit, of this budget or one above it, is reached, "" if none is.
 func (b *Budget) Exhausted() string {
-	for whose := "its budget"; b != nil; b, whose = b.Parent, "the budget that it shares with other agents" {
+	for whose := ""; b != nil; b, whose = b.Parent, ", together with other agents" {
 		b.mu.Lock()
 		l, s, over := b.limits, b.spent, b.over
 		b.mu.Unlock()
 		switch {
 		case over:
-			return fmt.Sprintf("%s of %d subagents is spent", whose, l.Agents)
+			return fmt.Sprintf("its budget of %d subagents is spent%s", l.Agents, whose)
 		case l.Requests > 0 && s.Requests >= l.Requests:
-			return fmt.Sprintf("%s of %d requests is spent", whose, l.Requests)
+			return fmt.Sprintf("its budget of %d requests is spent%s", l.Requests, whose)
 		case l.Tokens > 0 && s.Tokens >= l.Tokens:
-			return fmt.Sprintf("%s of %d tokens is spent: %d", whose, l.Tokens, s.Tokens)
+			return fmt.Sprintf("its budget of %d tokens is spent%s: %d", l.Tokens, whose, s.Tokens)
 		case l.Cost > 0 && s.Cost >= l.Cost:
-			return fmt.Sprintf("%s of $%g is spent: $%.4f", whose, l.Cost, s.Cost)
+			return fmt.Sprintf("its budget of $%g is spent%s: $%.4f", l.Cost, whose, s.Cost)
 		}
 	}
 	return ""

@@ -19,7 +19,7 @@ func TestATreeThatStartsSubagentsForEverEndsAtItsLimit(t *testing.T) {
 	const spawns = `,"times":-1,"say":[{"call":"task","args":{"tasks":[{"name":"A","task":"a"},{"name":"B","task":"b"}]}}]}`
 	r := newTree(t, `{"agent":"main"`+spawns, `{"agent":"*-A"`+spawns, `{"agent":"*-B","say":[{"text":"B."}]}`)
 	out := r.within(t, agent.Limits{Agents: 9})
-	if out.Status != agent.BudgetEnd || out.Reason != "the budget that it shares with other agents of 9 subagents is spent" {
+	if out.Status != agent.BudgetEnd || out.Reason != "its budget of 9 subagents is spent, together with other agents" {
 		t.Errorf("the outcome is %s: %s", out.Status, out.Reason)
 	}
 	ids := must(r.dir.AgentIDs(t.Context()))
@@ -46,7 +46,7 @@ func TestWhatSubagentsCostCountsForTheTree(t *testing.T) {
 		`{"agent":"*-A","say":[{"text":"A."},{"usage":{"input":2}}]}`,
 	)
 	out := r.within(t, agent.Limits{Cost: 5})
-	if out.Status != agent.BudgetEnd || !strings.Contains(out.Reason, "the budget that it shares with other agents of $5 is spent: $6") {
+	if out.Status != agent.BudgetEnd || !strings.Contains(out.Reason, "its budget of $5 is spent, together with other agents: $6") {
 		t.Errorf("the outcome is %s: %s", out.Status, out.Reason)
 	}
 }

@@ -262,7 +262,11 @@ func (k *kin) needsWork(ctx context.Context, id string) (bool, error) {
 	if skip {
 		return false, nil
 	}
-	return moreToDo(ctx, k.tree.o.Manager, k.log(id), end, 0)
+	more, err := moreToDo(ctx, k.tree.o.Manager, k.log(id), end, 0)
+	if err != nil && ctx.Err() == nil && !passes(err) {
+		return false, nil // a log that cannot be read has nothing more to do: whoever wrote it has crashed
+	}
+	return more, err
 }
 
 // moreToDo reports whether a subagent with that log, or one below it, has more to do than its end says.

@@ -220,10 +220,10 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 const forever = 1 << 62
 
 // passes reports whether an error is none of the session that met it, and may be gone when its run is resumed: a disk that is
-// full or fails, a quota, a machine without descriptors or memory, a session that somebody else drives.
+// full or fails, a quota, a machine without descriptors or memory, a session that somebody else drives or has taken away.
 func passes(err error) bool {
 	var pending *session.PendingError
-	if errors.As(err, &pending) || errors.Is(err, session.ErrLocked) || errors.Is(err, usage.ErrQuota) || errors.Is(err, tool.ErrUnfinished) {
+	if errors.As(err, &pending) || errors.Is(err, session.ErrLocked) || errors.Is(err, session.ErrGone) || errors.Is(err, usage.ErrQuota) || errors.Is(err, tool.ErrUnfinished) {
 		return true
 	}
 	var no syscall.Errno
