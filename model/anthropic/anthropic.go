@@ -67,7 +67,7 @@ func New(o Options) *Model {
 	}
 	return &Model{
 		info: o.Info, url: strings.TrimSuffix(o.BaseURL, "/") + "/v1/messages", key: o.Key, resize: o.Resize,
-		client: wire.Client{HTTP: o.HTTP, Idle: o.Idle, Key: o.Key, Explain: explain},
+		client: wire.Client{HTTP: o.HTTP, Idle: o.Idle, Key: o.Key, Explain: wire.Fault((*fault).err)},
 	}
 }
 

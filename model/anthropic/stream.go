@@ -198,17 +198,6 @@ func (r *reader) finish() error {
 	return r.answer.Finish(entry.StopStop)
 }
 
-// explain is what an answer means that is none.
-func explain(status int, body []byte) *model.Error {
-	var b struct {
-		Error *fault `json:"error"`
-	}
-	if json.Unmarshal(body, &b) != nil || b.Error == nil {
-		return nil
-	}
-	return b.Error.err(status)
-}
-
 // err is an error of the API as one of package model.
 func (f *fault) err(status int) *model.Error {
 	if f == nil {

@@ -75,7 +75,7 @@ func New(o Options) *Model {
 	}
 	return &Model{
 		info: o.Info, base: o.BaseURL, key: o.Key, resize: o.Resize,
-		client: wire.Client{HTTP: o.HTTP, Idle: o.Idle, Key: o.Key, Explain: explain},
+		client: wire.Client{HTTP: o.HTTP, Idle: o.Idle, Key: o.Key, Explain: wire.Fault((*fault).err)},
 	}
 }
 
@@ -133,17 +133,6 @@ type fault struct {
 	Code    json.RawMessage `json:"code"` // a string, or of some servers a number
 	Type    string          `json:"type"`
 	Message string          `json:"message"`
-}
-
-// explain is what an answer means that is none.
-func explain(status int, body []byte) *model.Error {
-	var b struct {
-		Error *fault `json:"error"`
-	}
-	if json.Unmarshal(body, &b) != nil || b.Error == nil {
-		return nil
-	}
-	return b.Error.err(status)
 }
 
 // err is an error of the API as one of package model. Status 0 is that of an error within a

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/pipe"
 	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/tool/bash"
 )
@@ -165,7 +166,7 @@ func TestMuchOutputBehindTheEndIsBounded(t *testing.T) {
 	k := kernel(t, Options{})
 	cell(t, k, "import threading; done = threading.Event(); go = threading.Event()\ndef f():\n  go.wait()\n  for i in range(2000): print(str(i) * 100)\n  done.set()\nthreading.Thread(target=f).start()")
 	got := cell(t, k, "go.set(); done.wait(); print('x')")
-	if n := len(got.out); n > maxLate+300 || n < maxLate || !strings.HasPrefix(got.out, "x\n[") || !strings.Contains(got.out, "were dropped]") || !strings.Contains(got.out, strings.Repeat("1999", 100)+"\n[end of that]") {
+	if n := len(got.out); n > pipe.MaxLate+300 || n < pipe.MaxLate || !strings.HasPrefix(got.out, "x\n[") || !strings.Contains(got.out, "were dropped]") || !strings.Contains(got.out, strings.Repeat("1999", 100)+"\n[end of that]") {
 		t.Errorf("%d bytes: %.300s", n, got.out)
 	}
 }

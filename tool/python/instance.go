@@ -212,7 +212,7 @@ func (i *instance) pipe(o *output, stderr bool) (*os.File, error) {
 // deliver passes on what came for a cell. The caller holds mu.
 func (i *instance) deliver(cell int, b []byte, stderr bool) {
 	if i.call == nil || cell != i.call.number {
-		i.late.add(cell, b)
+		i.late.Add(cell, b)
 		return
 	}
 	w := i.call.Stdout

@@ -519,7 +519,7 @@ func shellTime(s string) time.Duration {
 // deliver passes on what came. The caller holds mu.
 func (i *instance) deliver(b []byte, stderr bool) {
 	if i.call == nil {
-		i.held.add(b, stderr)
+		i.held.Add(stderr, b)
 		return
 	}
 	w := i.call.Stdout

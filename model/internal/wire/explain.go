@@ -75,6 +75,19 @@ func Explain(status int, code, body string) *model.Error {
 	return e
 }
 
+// Fault makes an [Client.Explain] for bodies that have the member error, of which err makes an error of package model.
+func Fault[F any](err func(f *F, status int) *model.Error) func(status int, body []byte) *model.Error {
+	return func(status int, body []byte) *model.Error {
+		var b struct {
+			Error *F `json:"error"`
+		}
+		if json.Unmarshal(body, &b) != nil || b.Error == nil {
+			return nil
+		}
+		return err(b.Error, status)
+	}
+}
+
 // words are what a body says, on one line and not for ever.
 func words(body string) string {
 	var known struct {
