@@ -144,6 +144,11 @@ func locate(ctx context.Context, kind Kind, source, place string) (l located, er
 		}
 	} else if err := found(); err != nil {
 		return l, err
+	} else if info, err := os.Lstat(filepath.Join(real, ".git")); err == nil && info.IsDir() {
+		// It is told when the agent has committed. A repository without a commit has none.
+		if l.head, err = (git{dir: real}).line(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
+			l.head = ""
+		}
 	}
 	if l.sub, err = filepath.Rel(l.top, real); err != nil {
 		return l, fmt.Errorf("looking for what to isolate: %w", err)

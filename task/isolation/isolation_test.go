@@ -401,6 +401,25 @@ func TestAHomeInsideOfWhatIsIsolatedIsRefused(t *testing.T) {
 	}
 }
 
+func TestCommitsOfAnAgentAreTold(t *testing.T) {
+	for _, kind := range []isolation.Kind{isolation.Worktree, isolation.Copy} {
+		p := newProject(t)
+		p.repo()
+		s := p.open(kind, p.dir)
+		p.write(s.Dir(), "new.txt", "new")
+		for _, args := range [][]string{{"add", "-A"}, {"-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "mine"}} {
+			cmd := exec.Command("git", args...)
+			cmd.Dir = s.Dir()
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("git %v: %v\n%s", args, err, out)
+			}
+		}
+		if _, c := p.patch(s); c.Added != 1 || len(c.Left) != 1 || !strings.HasPrefix(c.Left[0], "the agent committed, up to ") {
+			t.Errorf("%s: %+v", kind, c)
+		}
+	}
+}
+
 func TestASpaceIsFoundAgainAndOneThatIsGoneIsTold(t *testing.T) {
 	for _, kind := range []isolation.Kind{isolation.Worktree, isolation.Copy} {
 		p := newProject(t)
