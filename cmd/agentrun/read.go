@@ -35,10 +35,10 @@ lines (:raw:10-20); the status is 1 when they are not the bytes that were kept.
 
 Files, blobs and artifacts are shown by what they are: text in another encoding
 as UTF-8; a directory or an archive (zip, tar, tar.gz, tar.zst, tar.bz2) as a
-list, and a.zip:dir/x is what is in it (artifact://3:/dir/x in a URL); a
-notebook as its cells with their outputs; a PDF as its text, :p7 and :p7-9 are
-pages of it; of pictures and other content, what it is. With --json pictures
-are in images, as models are given them.
+list, and a.zip:dir/x is what is in it (artifact://3:/dir/x in a URL), and
+a.zip:b.tar:x what is in one in it; a notebook as its cells with their outputs;
+a PDF as its text, :p7 and :p7-9 are pages of it; of pictures and other content,
+what it is. With --json pictures are in images, as models are given them.
 
 Any file can be read that you can read, also through links. When a model calls
 the tool read (agentrun call), it is kept to the working directory and --root.`,
