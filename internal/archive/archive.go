@@ -34,9 +34,11 @@ const (
 	MaxMember = 64 << 20
 	// maxDirectory is the largest directory of a zip archive, in bytes.
 	maxDirectory = 16 << 20
-	// maxNames is how many bytes the names in a listing have: one of tar may have a million.
-	maxNames = 16 << 20
 )
+
+// maxNames is how many bytes the names in a listing have: one of tar may have a million. Tests
+// change it.
+var maxNames = 16 << 20
 
 // Format is how an archive is written down; "" is none.
 type Format string

@@ -298,10 +298,12 @@ func FuzzArchive(f *testing.F) {
 }
 
 func TestNamesHaveABound(t *testing.T) {
+	defer func(was int) { maxNames = was }(maxNames)
+	maxNames = 16 << 10
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for i := range 20 {
-		if err := w.WriteHeader(&tar.Header{Name: strings.Repeat("n", 1_000_000) + string(rune('a'+i)), Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: strings.Repeat("n", 1000) + string(rune('a'+i)), Format: tar.FormatPAX}); err != nil {
 			t.Fatal(err)
 		}
 	}
