@@ -6,14 +6,14 @@ import (
 )
 
 func TestSecretsInStringsOfJSONAreReplacedAndItStaysJSON(t *testing.T) {
-	r := New(Options{Values: []string{`hunter2"\`, "hunter2more"}})
 	for in, want := range map[string]string{
 		`{"a": "x hunter2\"\\", "b" : ["hunter2more", 1, null], "hunter2more" : {"c":"\u0068unter2more"}}`: `{"a": "x [redacted:variable:1]", "b" : ["[redacted:variable:2]", 1, null], "hunter2more" : {"c":"[redacted:variable:2]"}}`,
-		`"<hunter2more>\u0001"`: `"<[redacted:variable:2]>\u0001"`,
+		`"<hunter2more>\u0001"`: `"<[redacted:variable:1]>\u0001"`,
 		`{"a":"\"","b":"\\"}`:   `{"a":"\"","b":"\\"}`,
 		`no JSON hunter2more`:   `no JSON hunter2more`,
 		``:                      ``,
 	} {
+		r := New(Options{Values: []string{`hunter2"\`, "hunter2more"}})
 		if got, _ := r.JSON([]byte(in)); string(got) != want {
 			t.Errorf("%s became %s, want %s", in, got, want)
 		}

@@ -18,7 +18,7 @@ import (
 
 // addRedact adds the flag --redact.
 func (e *environment) addRedact(f *pflag.FlagSet) {
-	f.Var(&e.redact, "redact", "replace secrets in what is kept and shown: `MODE`: off, on, reversible (default $AGENTRUN_REDACT, else redact.mode of config.json, else off)")
+	f.Var(&e.redact, "redact", "replace secrets in what is kept, and show that: `MODE`: off, on, reversible (default $AGENTRUN_REDACT, else redact.mode of config.json, else off)")
 }
 
 // redaction is what is to be replaced in a session: as the flag says, else the variable, else the settings. It is nil for nothing.
