@@ -38,7 +38,7 @@ func (p *terminalProgram) leave(keys string) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-const greeting = `{"agent":"main","say":[{"text":["Hello \u001b[2J\u001b]0;evil\u0007there, ","漢字.\nSecond line."]},{"call":"find","args":{"glob":"*.go"}},{"usage":{"input":900,"output":100}}]}
+const greeting = `{"agent":"main","say":[{"text":["Hello \u001b[2J\u001b]0;evil\u0007there, ","漢字 👩‍👩‍👧.\nSecond line."]},{"call":"find","args":{"glob":"*.go"}},{"usage":{"input":900,"output":100}}]}
 {"agent":"main","say":[{"text":"There is main.go."},{"usage":{"input":900,"output":100}}]}
 `
 
@@ -46,7 +46,7 @@ func TestAChatShowsARun(t *testing.T) {
 	p, _, _ := chatting(t, greeting)
 	p.press("say \\\rhello\r")
 	seen := p.show("There is main.go.", "enter sends")
-	if !strings.HasPrefix(seen, "› say\n  hello\nHello there, 漢字.\nSecond line.\n✓ find *.go  ") {
+	if !strings.HasPrefix(seen, "› say\n  hello\nHello there, 漢字 👩‍👩‍👧.\nSecond line.\n✓ find *.go  ") {
 		t.Errorf("the screen is\n%s", seen)
 	}
 	p.resize(screen.Size{Rows: 12, Cols: 20})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/cmd/agentrun/internal/runview"
@@ -81,8 +82,12 @@ type (
 
 // Init begins with the conversation so far.
 func (m *chatModel) Init() tea.Cmd {
-	return tea.Batch(m.readPast, tick())
+	return tea.Batch(m.readPast, tick(), whole)
 }
+
+// whole has the renderer take graphemes for what they are on every terminal, as the rows do: it leaves out those that it
+// takes for wider than four columns, such as families. It is what a terminal answers that can be asked for that.
+func whole() tea.Msg { return tea.ModeReportMsg{Mode: ansi.ModeUnicodeCore, Value: ansi.ModeReset} }
 
 func (m *chatModel) readPast() tea.Msg {
 	items, err := m.backend.Past(m.ctx)
