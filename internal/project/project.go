@@ -23,6 +23,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -59,7 +60,8 @@ type Finder struct {
 	// Cache is the directory for first commits of repositories, which is made when
 	// the directory above it is there; "" is none.
 	Cache string
-	FS    durable.FS // nil means durable.OS
+	FS    durable.FS    // nil means durable.OS
+	Wait  time.Duration // takes the place of the Wait above; 0 is that
 }
 
 // Of returns the fingerprint of the directory dir, which is absolute and free of
@@ -191,7 +193,7 @@ func (f Finder) rootOf(ctx context.Context, top, common string) string {
 			return k.Root
 		}
 	}
-	root, final := askGit(ctx, top)
+	root, final := askGit(ctx, top, cmp.Or(f.Wait, Wait))
 	if final && name != "" {
 		f.keep(name, known{Repository: common, Dev: id.Dev, Ino: id.Ino, Root: root})
 	}
@@ -210,14 +212,14 @@ func (f Finder) keep(name string, k known) {
 
 // askGit asks for the first commit. final is false when another time may have another
 // answer: there is no commit yet, or no git.
-func askGit(ctx context.Context, top string) (root string, final bool) {
+func askGit(ctx context.Context, top string, wait time.Duration) (root string, final bool) {
 	asked := ctx
-	ctx, cancel := context.WithTimeout(ctx, Wait)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", "--no-pager", "--no-replace-objects",
 		"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never", "-C", top, "rev-list", "--max-parents=0", "HEAD", "--")
 	cmd.Env = append(cleanEnvironment(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
-	cmd.WaitDelay = Wait
+	cmd.WaitDelay = wait
 	out, err := cmd.Output()
 	if err != nil {
 		return "", ctx.Err() != nil && asked.Err() == nil

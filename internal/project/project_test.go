@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestAddressesOfOneRepositoryAreOne(t *testing.T) {
@@ -63,7 +64,7 @@ func git(t *testing.T, dir string, args ...string) {
 func TestARepositoryIsKnownWhereverItIs(t *testing.T) {
 	base := t.TempDir()
 	one := filepath.Join(base, "one")
-	f := Finder{Cache: filepath.Join(base, "projects")}
+	f := Finder{Cache: filepath.Join(base, "projects"), Wait: time.Minute}
 	of := func(dir string) string { return f.Of(t.Context(), dir) }
 	if err := os.MkdirAll(filepath.Join(one, "sub", "dir"), 0o700); err != nil {
 		t.Fatal(err)
@@ -125,14 +126,14 @@ func TestADirectoryIsKnownAfterARename(t *testing.T) {
 	if err := os.Mkdir(one, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	was := Finder{}.Of(t.Context(), one)
+	was := Finder{Wait: time.Minute}.Of(t.Context(), one)
 	if err := os.Rename(one, two); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(one, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if now := (Finder{}).Of(t.Context(), two); now != was || now == (Finder{}).Of(t.Context(), one) {
+	if now := (Finder{Wait: time.Minute}).Of(t.Context(), two); now != was || now == (Finder{Wait: time.Minute}).Of(t.Context(), one) {
 		t.Errorf("it was %q and is %q", was, now)
 	}
 }

@@ -65,10 +65,11 @@ type cells struct {
 	still bool  // draw nothing
 
 	// What the last byte did.
-	printed bool // put a character
-	touched bool // did anything at all
-	full    bool // scrolled the whole screen
-	shifts  int  // times the screen was scrolled up
+	printed bool   // put a character
+	half    string // put half of a wide character at the margin, which is for the next row; "" for none
+	touched bool   // did anything at all
+	full    bool   // scrolled the whole screen
+	shifts  int    // times the screen was scrolled up
 	asked   vt.PrivateMode
 	on      bool
 }
@@ -94,7 +95,7 @@ func (c *cells) blankRows() []row {
 
 // before forgets what the last byte did.
 func (c *cells) before() {
-	c.printed, c.touched, c.full, c.shifts, c.asked = false, false, false, 0, 0
+	c.printed, c.half, c.touched, c.full, c.shifts, c.asked = false, "", false, false, 0, 0
 	c.spend(1)
 }
 
@@ -158,8 +159,13 @@ func (c *cells) Put(p vt.Coord, cell vt.Cell) {
 	if cell.W > 0 && p.X > 0 && r.cells[p.X-1].W == 2 {
 		r.cells[p.X-1] = vt.Cell{} // half a character is none
 	}
-	if cell.W == 2 && p.X < c.size.X-1 {
+	if cell.W != 2 {
+		return
+	}
+	if p.X < c.size.X-1 {
 		r.cells[p.X+1] = vt.Cell{}
+	} else if c.half == "" && c.size.X > 1 {
+		r.cells[p.X], c.half = vt.Cell{}, cell.C
 	}
 }
 

@@ -271,6 +271,9 @@ func (s *Screen) emulate(p []byte) {
 			done++
 			y := c.pos.Y
 			(*s.em.step)(b)
+			if c.half != "" {
+				s.em.feed(c.half) // the emulator is about to go to the next row, and this is the first there
+			}
 			if s.margin && b == '\r' && c.touched {
 				s.em.feed(c.place()) // it would break the line that is written over this one
 			}
