@@ -204,7 +204,7 @@ func (l *Live) write(text string) {
 		whole, ends := strings.CutSuffix(piece, "\n")
 		rows := Wrap(l.line+whole, columns)
 		for _, r := range rows[:len(rows)-1] {
-			l.above.WriteString(r) // the terminal goes on in the next row by itself, and knows that it is one line
+			l.above.WriteString(r + "\r\n") // where terminals break a row of wide characters by themselves they differ
 		}
 		if l.line = rows[len(rows)-1]; ends {
 			l.above.WriteString(l.line + "\r\n")
@@ -275,7 +275,7 @@ func (l *Live) draw() {
 	}
 	if l.line != "" {
 		if broken := Wrap(l.line, columns); len(broken) > 1 { // the terminal is narrower than it was
-			b.WriteString(strings.Join(broken[:len(broken)-1], ""))
+			b.WriteString(strings.Join(broken[:len(broken)-1], "\r\n") + "\r\n")
 			l.line = broken[len(broken)-1]
 		}
 		add(l.line, Width(l.line))
