@@ -71,13 +71,22 @@ __agentrun_cut() {
 __agentrun_end() {
 	__agentrun_in=
 	[[ $1 == exit && $BASHPID != $$ ]] && return "$2" # a child that was killed before it was another program
-	builtin eval "${__agentrun_back-}" 2>/dev/null || :
+	builtin local __agentrun_undo=
+	if [[ $1 == exit && $__agentrun_trap ]]; then
+		__agentrun_undo=${__agentrun_back-} # what the script was given is there for its trap, and not in the state
+	else
+		builtin eval "${__agentrun_back-}" 2>/dev/null || :
+	fi
 	__agentrun_back=
 	[[ $1 == exit && $__agentrun_watched && ${FUNCNAME[1]-} == exit ]] && builtin set -- "$1" "$2" "${__agentrun_args[@]}" # $@ are those of exit
 	__agentrun_unwatch || :
 	__agentrun_own || :
 	[[ $1 == end && $__agentrun_once && $__agentrun_trap ]] && __agentrun_over=$2 && return # and it ends, as a shell with -c does
-	{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
+	if [[ $__agentrun_undo ]]; then
+		(builtin eval "$__agentrun_undo" || :; __agentrun_save "${@:3}") >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
+	else
+		{ __agentrun_save "${@:3}"; } >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
+	fi
 	{ builtin printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; builtin times; } >>"$__agentrun_fds/$__agentrun_ctl"
 	builtin return "$2"
 }

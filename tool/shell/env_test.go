@@ -69,3 +69,20 @@ func TestTheStatusOfAScriptWithVariablesIsItsOwn(t *testing.T) {
 		t.Errorf("the next script sees %q", got)
 	}
 }
+
+func TestATrapOnEXITSeesTheVariablesOfItsScript(t *testing.T) {
+	s := open(t, Options{})
+	run(t, s, `K=old; trap 'echo "trap $K"' EXIT`)
+	if got := runWith(t, s, "V=kept; exit 3", "K=new"); got != "trap new\n" {
+		t.Errorf("the trap prints %q", got)
+	}
+	if got, _ := run(t, s, `echo "$K $V"; env | grep -c ^K=`); got != "old kept\n0\n" {
+		t.Errorf("the next script has %q", got)
+	}
+	if got := runWith(t, s, `trap 'echo "other $N"' EXIT; exit 3`, "N=new"); got != "other new\n" {
+		t.Errorf("the trap of the script prints %q", got)
+	}
+	if got, _ := run(t, s, `echo "${N-none}"; exit 0`); got != "none\nother \n" {
+		t.Errorf("the next script has %q", got)
+	}
+}
