@@ -112,7 +112,7 @@ id of the session as soon as the agent is at work in the background, as a job of
 the session: agentrun jobs tail --follow shows what it does, tasks, task send
 and resume mean what they do for any run, agentrun jobs kill cancels it. Nobody
 is there to be asked then. With --json it prints session, run, job, artifact,
-and the artifact has one object a line.
+and the artifact has one object a line, and the error of a run that failed.
 
 A PROMPT that begins with /NAME is the text of .agentrun/commands/NAME.md or
 .claude/commands/NAME.md, with what follows as its arguments; one behind a space

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/internal/withhold"
@@ -51,8 +52,9 @@ func (c *agentCommand) detach(ctx context.Context, b *workbench, w *work, said s
 	if command.Dir, err = workingDirectory(); err != nil {
 		return err
 	}
+	variable := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) // as a shell takes it; no key of a provider is called otherwise
 	for _, name := range withhold.Names() {
-		if value, ok := withhold.Lookup(name); ok {
+		if value, ok := withhold.Lookup(name); ok && variable.MatchString(name) {
 			command.Env = append(command.Env, name+"="+value)
 		}
 	}
@@ -88,7 +90,7 @@ func (c *agentCommand) resumeArguments(s *session.Session) ([]string, error) {
 	if c.json {
 		argv = append(argv, "--json")
 	}
-	if c.quiet {
+	if c.quiet || c.json { // remarks are no objects
 		argv = append(argv, "--quiet")
 	}
 	if c.record != "" {

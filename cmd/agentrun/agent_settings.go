@@ -61,6 +61,7 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 			return fmt.Errorf("reading with which settings the run began: %w; give them with --new to a run of its own", err)
 		}
 	}
+	c.tellWider(&set)
 	// What follows is as hostile as any log: it goes the way of the flags.
 	for _, flag := range []struct {
 		given bool
@@ -100,6 +101,28 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 		c.confine.roots = set.Roots
 	}
 	return c.goTo(set.Dir, s.CWD())
+}
+
+// tellWider tells what of the settings lets the agent do more than it may by default: a log may come from somebody else.
+func (c *agentCommand) tellWider(set *runSettings) {
+	var wider []string
+	if c.confine.mode == "" && set.Sandbox == string(sandbox.Off) {
+		wider = append(wider, "--sandbox off")
+	}
+	if c.confine.net == "" && set.Net == "on" {
+		wider = append(wider, "--net on")
+	}
+	if len(c.confine.roots) == 0 {
+		for _, root := range set.Roots {
+			wider = append(wider, "--root "+visible(root))
+		}
+	}
+	for _, name := range set.Allow {
+		wider = append(wider, "--allow "+visible(name))
+	}
+	if len(wider) > 0 {
+		c.remark("the run goes on as it began: %s", strings.Join(wider, " "))
+	}
 }
 
 // redactAsRun replaces secrets as the last run of the session does, for what is said to its agents.
