@@ -149,6 +149,7 @@ type Parent struct {
 	Model   model.Model   // what subagents have that name none
 	Spawns  []string      // the types that it may start; nil is all
 
+	line     []Type // its own, and those of the agents above it
 	dir      string // where it works
 	isolated bool
 	depth    int
@@ -203,22 +204,28 @@ func (t *Tree) toolsOf(ctx context.Context, p Parent, of Subagent) (tools []tool
 		return nil, nil, fmt.Errorf("making the tools of %s: %w", of.ID, err)
 	}
 	for _, tl := range all {
-		if of.Type.Tools != nil && !slices.Contains(of.Type.Tools, tl.Name()) {
-			continue
+		if p.may(tl.Name()) {
+			tools = append(tools, tl)
 		}
-		if of.Type.ReadOnly && !readOnly[tl.Name()] {
-			continue
-		}
-		tools = append(tools, tl)
 	}
 	mayTask := of.Type.Tools == nil || slices.Contains(of.Type.Tools, "task")
 	if mayTask && (of.Type.Spawns == nil || len(of.Type.Spawns) > 0) && p.depth < t.o.Depth {
 		tools = append(tools, t.Tool(p))
-		if t.o.Spaces != "" && !of.Type.ReadOnly {
+		if t.o.Spaces != "" && !slices.ContainsFunc(p.line, func(typ Type) bool { return typ.ReadOnly }) {
 			tools = append(tools, t.MergeTool(p))
 		}
 	}
 	return tools, release, nil
+}
+
+// may reports whether an agent may have a tool: its type and those of all agents above it let it.
+func (p *Parent) may(name string) bool {
+	for _, typ := range p.line {
+		if typ.Tools != nil && !slices.Contains(typ.Tools, name) || typ.ReadOnly && !readOnly[name] {
+			return false
+		}
+	}
+	return true
 }
 
 // readOnly are the tools that change nothing.

@@ -224,6 +224,9 @@ func (t taskTool) checkItem(j *job) (err error) {
 	if err := t.tree.checkRunner(j.typ); err != nil {
 		return err
 	}
+	if j.typ.Runner != "" && !t.parent.may("bash") {
+		return errors.New("its agent is a program, and the one that starts it may run none")
+	}
 	if j.Schema != nil {
 		if j.schema, err = toolset.Compile(j.Schema); err != nil {
 			return fmt.Errorf("its schema: %w", err)

@@ -141,7 +141,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 	}
 	limits := j.limits(t.o.Limits)
 	budget := agent.NewBudget(p.Budget, limits)
-	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, slot: s, dir: of.Dir, isolated: of.Isolated})
+	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, line: append(slices.Clip(p.line), j.typ), slot: s, dir: of.Dir, isolated: of.Isolated})
 	defer self.Stop()
 	tools, release, err := t.toolsOf(ctx, self, of)
 	if err != nil {
