@@ -37,7 +37,9 @@ func BenchmarkStreamedToken(b *testing.B) {
 		name  string
 		start func(cmd *exec.Cmd) (io.Reader, error)
 	}{
-		{"terminal", func(cmd *exec.Cmd) (io.Reader, error) { return pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80}) }},
+		{"terminal", func(cmd *exec.Cmd) (io.Reader, error) {
+			return pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+		}},
 		{"pipe", func(cmd *exec.Cmd) (io.Reader, error) {
 			out, err := cmd.StdoutPipe()
 			if err == nil {
