@@ -24,10 +24,7 @@ func CheckScript(script string) error {
 	return nil
 }
 
-// scriptFile is the number of the file that a shell finds a long script in.
-const scriptFile = 3
-
-// fromFile is the script of a shell that finds the long one in a file: that is closed before it begins, on the same line, so that
+// fromFile is the script of a shell that finds the long one in file 3: that is closed before it begins, on the same line, so that
 // errors name its lines as they are.
 const fromFile = `eval "exec 3<&-;$(cat <&3)"`
 
