@@ -9,6 +9,7 @@ import (
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/task"
+	"github.com/agentrun/agentrun/tool"
 )
 
 // reports are the messages that handed reports over.
@@ -139,5 +140,44 @@ func TestASubagentInTheBackgroundGoesOnWhenItsRunDoes(t *testing.T) {
 	}
 	if got := r.reports(t); len(got) != 1 || !strings.Contains(got[0], "A.") {
 		t.Errorf("handed over was %q", got)
+	}
+}
+
+func TestASubagentThatIsStoppedWhileItBeginsHasNotCrashed(t *testing.T) {
+	for _, background := range []string{"false", "true"} {
+		t.Run("in the background: "+background, func(t *testing.T) {
+			r := newTree(t,
+				`{"agent":"main","say":[{"call":"task","args":{"background":`+background+`,"tasks":[{"name":"A","task":"a"}]}}]}`,
+				`{"agent":"main","times":-1,"say":[{"text":"Done."}]}`,
+				`{"agent":"0-A","say":[{"text":"A."}]}`,
+			)
+			ctx, cancel := context.WithCancel(t.Context())
+			r.change = func(o *task.Options) {
+				o.Tools = func(ctx context.Context, _ task.Subagent) ([]tool.Tool, func(), error) {
+					cancel()
+					<-ctx.Done()
+					return nil, nil, ctx.Err()
+				}
+			}
+			tr, root := r.rooted(t)
+			if out := must(tr.Run(ctx, entry.PlainText("go"))); out.Status != agent.Cancelled {
+				t.Fatalf("%+v", out)
+			}
+			root.Stop()
+			want, reports := task.Cancelled, 0
+			if background == "true" {
+				want, reports = task.Interrupted, 1
+			}
+			if list := must(task.List(t.Context(), r.Manager, r.session, agent.MainID)); len(list) != 1 || list[0].Status != want {
+				t.Fatalf("stopped, the subagents are %+v, want %s", list, want)
+			}
+			r.change = nil
+			if out := r.resume(t); out.Status != agent.Completed {
+				t.Fatalf("%+v", out)
+			}
+			if got := r.reports(t); len(got) != reports || reports > 0 && !strings.Contains(got[0], "A.") {
+				t.Errorf("handed over was %q", got)
+			}
+		})
 	}
 }

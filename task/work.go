@@ -95,25 +95,14 @@ var errStopped = errors.New("its run was stopped")
 // work runs a subagent in its own session. The error is that of one that came to no end, and goes on when it is run again.
 func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared string) (report, error) {
 	r := report{id: j.id, typ: j.typ.Name}
-	crashed := func(err error) (report, error) {
-		if passes(err) {
-			return r, err
-		}
-		r.end.Status, r.end.Reason = Crashed, err.Error()
-		return r, nil
-	}
 	log, begun, err := t.open(ctx, p, j)
 	if err != nil {
-		return crashed(err)
+		return r.crashed(ctx, err)
 	}
 	defer log.Close()
 	space, said, err := t.isolate(ctx, p, j, begun)
 	if err != nil {
-		if ctx.Err() != nil {
-			r.end.Status, r.end.Reason = Cancelled, "it was cancelled before it started"
-			return r, nil
-		}
-		return crashed(err)
+		return r.crashed(ctx, err)
 	}
 	r.end.Isolation = j.kindOf()
 	if r.end.Isolation == isolation.None {
@@ -129,23 +118,29 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	return r, err
 }
 
+// crashed is the report of one that could not begin or go on. The error is that of work. That its parent was stopped is no fault
+// of its session.
+func (r report) crashed(ctx context.Context, err error) (report, error) {
+	if passes(err) {
+		return r, err
+	}
+	r.end.Status, r.end.Reason = Crashed, err.Error()
+	if ctx.Err() != nil {
+		r.end.Status, r.end.Reason = Cancelled, "it was cancelled before it began or went on"
+	}
+	return r, nil
+}
+
 // run runs a subagent. The error is that of work.
 func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared string, r report, of Subagent, said string, begun bool) (report, error) {
 	log := of.Session
-	crashed := func(err error) (report, error) {
-		if passes(err) {
-			return r, err
-		}
-		r.end.Status, r.end.Reason = Crashed, err.Error()
-		return r, nil
-	}
 	limits := j.limits(t.o.Limits)
 	budget := agent.NewBudget(p.Budget, limits)
 	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, line: append(slices.Clip(p.line), j.typ), slot: s, dir: of.Dir, isolated: of.Isolated})
 	defer self.Stop()
 	tools, release, err := t.toolsOf(ctx, self, of)
 	if err != nil {
-		return crashed(err)
+		return r.crashed(ctx, err)
 	}
 	defer release()
 	y := &yield{schema: j.schema, raw: j.Schema}
@@ -172,7 +167,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 		o.Observe = func(e agent.Event) { t.o.Observe(j.id.String(), e) }
 	}
 	if o.Tools, err = toolset.New(tools...); err != nil {
-		return crashed(err)
+		return r.crashed(ctx, err)
 	}
 	if t.o.Prepare != nil {
 		t.o.Prepare(&o)
@@ -182,7 +177,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 	}
 	a, err := agent.New(o)
 	if err != nil {
-		return crashed(err)
+		return r.crashed(ctx, err)
 	}
 	var out agent.Outcome
 	if begun {
@@ -195,7 +190,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 		out, err = a.Run(ctx, prompt(shared, task))
 	}
 	if err != nil {
-		return crashed(err)
+		return r.crashed(ctx, err)
 	}
 	if out.Status == agent.Completed {
 		self.kin.wait(ctx) // it may have handed in its report before those in the background have
@@ -210,7 +205,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 		}
 	} else if j.schema != nil {
 		if err := y.judge(ctx, log, &r); err != nil {
-			return crashed(err)
+			return r.crashed(ctx, err)
 		}
 	}
 	return r, nil
