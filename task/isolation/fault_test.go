@@ -122,3 +122,39 @@ func TestASpaceOnADiskThatFailsIsMadeAnew(t *testing.T) {
 		}
 	}
 }
+
+// meanwhile does something when a directory of a name is made.
+type meanwhile struct {
+	durable.FS
+	name string
+	do   func()
+}
+
+func (m meanwhile) Mkdir(dir string, perm os.FileMode) error {
+	if filepath.Base(dir) == m.name {
+		m.do()
+	}
+	return m.FS.Mkdir(dir, perm)
+}
+
+func TestACopyOfFilesThatOthersRemoveMeanwhileIsOfTheRest(t *testing.T) {
+	p := newProject(t)
+	p.write(p.dir, "a/file", "a\n")
+	p.write(p.dir, "b/file", "b\n")
+	p.write(p.dir, "c.txt", "c\n")
+	p.check(os.Symlink("c.txt", filepath.Join(p.dir, "d")))
+	p.write(p.dir, "e.txt", "e\n")
+	fsys := meanwhile{durable.OS, "a", func() {
+		for _, name := range []string{"b", "c.txt", "d"} {
+			p.check(os.RemoveAll(filepath.Join(p.dir, name)))
+		}
+	}}
+	s, _, err := isolation.Open(p.Context(), isolation.Options{Kind: isolation.Copy, Place: p.place, Source: p.dir, Agent: "0-Fix", FS: fsys})
+	p.check(err)
+	if got, want := tree(s.Dir()), tree(p.dir); !maps.Equal(got, want) {
+		t.Errorf("it has %q, want %q", got, want)
+	}
+	if left := s.Left(); len(left) > 0 {
+		t.Errorf("it is said to be without %q", left)
+	}
+}

@@ -111,13 +111,18 @@ func (s *Space) gatherAll(ctx context.Context) (paths []string, err error) {
 		case rel == ".":
 			return err
 		case err != nil:
-			s.left("%s cannot be read: %v", rel, err)
+			if !gone(err) {
+				s.left("%s cannot be read: %v", rel, err)
+			}
 			if e != nil && e.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
 		case e.IsDir():
 			info, err := e.Info()
+			if gone(err) {
+				return fs.SkipDir
+			}
 			if err != nil {
 				return err
 			}
@@ -138,6 +143,9 @@ func (s *Space) gatherAll(ctx context.Context) (paths []string, err error) {
 	})
 	return paths, err
 }
+
+// gone reports whether somebody has removed a file since its directory was read: other agents, and git, go on meanwhile.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || isNotDir(err) }
 
 // hasGit reports whether a path leads into a .git, which no patch does.
 func hasGit(p string) bool {
@@ -164,7 +172,7 @@ func (s *Space) bring(rel string) (bool, error) {
 	from, to := filepath.Join(s.state.Top, rel), filepath.Join(s.tree(), rel)
 	info, err := s.fs.Lstat(from)
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) && !isNotDir(err) {
+		if !gone(err) {
 			s.left("%s cannot be read: %v", rel, err)
 		}
 		return false, nil // deleted, and not committed
@@ -172,6 +180,9 @@ func (s *Space) bring(rel string) (bool, error) {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := os.Readlink(from)
+		if gone(err) {
+			return false, nil
+		}
 		if err == nil {
 			err = errors.Join(mkdirs(s.fs, filepath.Dir(to)), s.fs.Symlink(target, to))
 		}
@@ -184,7 +195,9 @@ func (s *Space) bring(rel string) (bool, error) {
 	}
 	src, err := s.fs.OpenFile(from, os.O_RDONLY, 0)
 	if err != nil {
-		s.left("%s cannot be read: %v", rel, err)
+		if !gone(err) {
+			s.left("%s cannot be read: %v", rel, err)
+		}
 		return false, nil
 	}
 	defer src.Close()
