@@ -83,10 +83,14 @@ func (b *Budget) Spent() Spent {
 
 // Exhausted says which limit, of this budget or one above it, is reached, "" if none is.
 func (b *Budget) Exhausted() string {
-	for whose := ""; b != nil; b, whose = b.Parent, ", together with other agents" {
+	for own := b.Spent(); b != nil; b = b.Parent {
 		b.mu.Lock()
 		l, s, over := b.limits, b.spent, b.over
 		b.mu.Unlock()
+		whose := ""
+		if s != own {
+			whose = ", together with other agents"
+		}
 		switch {
 		case over:
 			return fmt.Sprintf("its budget of %d subagents is spent%s", l.Agents, whose)

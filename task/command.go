@@ -24,6 +24,9 @@ const RunnerCommand = "command"
 // promptMark stands in a command for the prompt.
 const promptMark = "{prompt}"
 
+// printedNothing is the answer of a program that printed nothing; an answer has a text.
+const printedNothing = "(it printed nothing)"
+
 // maxPromptArgument is the longest prompt that fits into an argument, in bytes; a longer one goes to the standard input of a
 // command without promptMark only. Linux takes 128 KiB.
 const maxPromptArgument = 120 << 10
@@ -67,7 +70,7 @@ func (p *program) Stream(ctx context.Context, req *model.Request) iter.Seq2[mode
 		case res.code != 0:
 			return p.no(fmt.Errorf("it ended with status %d%s", res.code, res.whole()))
 		}
-		if err := a.Text(0, cmp.Or(p.said, "(it printed nothing)")); err != nil {
+		if err := a.Text(0, cmp.Or(p.said, printedNothing)); err != nil {
 			return err
 		}
 		return a.Finish(entry.StopStop)

@@ -299,6 +299,38 @@ func moreToDo(ctx context.Context, m *session.Manager, path string, end End, dep
 	return false, nil
 }
 
+// Settled reports whether the last run of a session is completed, and nothing is left that agentrun resume would do: nobody has
+// said something since to its agent or to a subagent, and no report from the background is to be handed over. It changes nothing.
+func Settled(ctx context.Context, m *session.Manager, s *session.Session) (bool, error) {
+	standing, err := agent.StandingOf(ctx, s, agent.MainID)
+	if err != nil || standing.Run == "" || standing.Status != agent.Completed || standing.Said > 0 {
+		return false, err
+	}
+	f, err := readFamily(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	for _, end := range f.late {
+		if !f.told[told{end.ID, end.Version, end.Run}] {
+			return false, nil
+		}
+	}
+	for _, spawn := range f.spawns {
+		for _, sp := range spawn.Agents {
+			if _, ended := f.ends[sp.ID]; !ended && spawn.Background {
+				return false, nil
+			}
+		}
+	}
+	for id, end := range f.ends {
+		more, err := moreToDo(ctx, m, filepath.Join(s.ArtifactsDir(), filepath.Base(id)+".jsonl"), end, 0)
+		if err != nil || more {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // inbox hands over the reports that are there.
 func (k *kin) inbox(ctx context.Context) ([]entry.Body, error) {
 	if err := errors.Join(k.begin(ctx), k.wake(ctx)); err != nil {

@@ -197,6 +197,9 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 	}
 	r.end.Status, r.end.Reason, r.end.Spent, r.end.Run, r.text = statusOf(out.Status), out.Reason, out.Spent, out.Run, out.Text
 	if other != nil {
+		if r.text == printedNothing {
+			r.text = "" // which is told with its transcript
+		}
 		if r.text = cmp.Or(r.text, other.said); other.cut && r.end.Status == Failed {
 			r.end.Status = Crashed
 		}

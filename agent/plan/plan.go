@@ -52,7 +52,7 @@ func ParseMode(name string) (Mode, error) {
 	if m := Mode(name); slices.Contains(Modes(), m) {
 		return m, nil
 	}
-	return "", fmt.Errorf("%.40q is no mode: write one of %v", name, Modes())
+	return "", fmt.Errorf("%.40q is no mode: write agent, ask, plan or debug", name)
 }
 
 // ModeOf is the mode that the settings of a session name. One that is not known, of another program, is Agent.

@@ -50,8 +50,8 @@ type agentCommand struct {
 	typ      string // --agent
 	mode     string
 	board    *plan.Board
-	thinking string
-	cost     float64
+	thinking thinkingLevel
+	cost     maxCost
 	time     timeout
 	confine  confinement
 	apart    bool // --detach
@@ -62,8 +62,8 @@ type agentCommand struct {
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.model, "model", "", "ask the model `MODEL`: anthropic:NAME, openai:NAME or script:FILE (default: that of the last run)")
-	f.StringVar(&c.thinking, "thinking", "", "how much the model thinks: `LEVEL`, off to xhigh")
-	f.Float64Var(&c.cost, "max-cost", 0, "end the run when it has cost `N` US dollars")
+	f.Var(&c.thinking, "thinking", "how much the model thinks: `LEVEL`, off to xhigh")
+	f.Var(&c.cost, "max-cost", "end the run when it has cost `N` US dollars")
 	f.Var(&c.time, "max-time", "end the run after `TIME`: 10m, 2h, 30 (seconds)")
 	f.Var(&c.allow, "allow", "let the model call `TOOL` where no rule is about it: bash, python, ssh; may be repeated")
 	f.StringVar(&c.record, "record", "", "write what the model says to a new `FILE`, which --model script:FILE plays")
@@ -182,20 +182,31 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if prompt != nil && strings.TrimSpace(*prompt) == "" {
 		return usagef("the prompt is empty: say what to do")
 	}
+	if _, err := c.askedMode(); err != nil {
+		return err
+	}
 	if id != "" {
 		c.session = id
 	}
+	settled := false
 	if prompt == nil {
-		_, s, err := c.view(ctx, id)
+		m, s, err := c.view(ctx, id)
 		if err != nil {
 			return err
 		}
 		c.session = s.Path()
-		if err := errors.Join(c.remember(ctx, s), s.Close()); err != nil {
+		if err = c.remember(ctx, s); err == nil {
+			settled, err = task.Settled(ctx, m, s)
+		}
+		if err := errors.Join(err, s.Close()); err != nil {
 			return err
 		}
 	}
 	mdl, err := c.openModel(c.model)
+	if err != nil && settled {
+		c.remark("the run is completed, and nothing is left to do; its model cannot be asked now: %s", sentence(err))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -341,8 +352,8 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if b.policy != nil && b.policy.Mode == sandbox.ReadOnly {
 		spaces = ""
 	}
-	limits := agent.Limits{Cost: c.cost, Time: time.Duration(c.time)}
-	budget := agent.NewBudget(nil, agent.Limits{Cost: c.cost, Agents: task.DefaultAgents}) // of all agents together
+	limits := agent.Limits{Cost: float64(c.cost), Time: time.Duration(c.time)}
+	budget := agent.NewBudget(nil, agent.Limits{Cost: float64(c.cost), Agents: task.DefaultAgents}) // of all agents together
 	all := []*permission.Rules{rules}
 	tree, err := task.New(task.Options{
 		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: models.first, Model: models.open, Rules: all, Ask: view.asker(),
@@ -406,7 +417,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 		return nil, errors.Join(err, release())
 	}
 	o := agent.Options{
-		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Tools: offered, System: system, Thinking: c.thinking, Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
+		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Tools: offered, System: system, Thinking: string(c.thinking), Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
 		Hooks: hooks.Agent(), More: c.board.Rules, Artifacts: dir, Observe: func(e agent.Event) {
 			if mode, ok := e.(agent.ModeChanged); ok {
 				c.board.Entered(mode.Mode)

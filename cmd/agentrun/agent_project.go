@@ -83,11 +83,20 @@ func (c *agentCommand) said(b *workbench, prompt *string) (string, []entry.Body,
 	return text, []entry.Body{*files}, nil
 }
 
-// enterMode reads the mode of the session, and puts the one that was asked for before what belongs to the prompt.
-func (c *agentCommand) enterMode(ctx context.Context, b *workbench, with []entry.Body) ([]entry.Body, error) {
+// askedMode is the mode that was asked for.
+func (c *agentCommand) askedMode() (plan.Mode, error) {
 	mode, err := plan.ParseMode(cmp.Or(c.mode, string(plan.Agent)))
 	if err != nil {
-		return nil, usagef("--mode: %v", err)
+		return mode, usagef("--mode: %v", err)
+	}
+	return mode, nil
+}
+
+// enterMode reads the mode of the session, and puts the one that was asked for before what belongs to the prompt.
+func (c *agentCommand) enterMode(ctx context.Context, b *workbench, with []entry.Body) ([]entry.Body, error) {
+	mode, err := c.askedMode()
+	if err != nil {
+		return nil, err
 	}
 	if c.board, err = plan.Open(ctx, b.session); err != nil || c.mode == "" {
 		return with, err

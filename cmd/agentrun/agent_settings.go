@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
@@ -33,7 +37,7 @@ type runSettings struct {
 // settings are those of the run that begins.
 func (c *agentCommand) settings(dir string) (json.RawMessage, error) {
 	set := runSettings{
-		Dir: dir, Agent: c.typ, Thinking: c.thinking, Sandbox: string(c.confine.mode), Net: string(c.confine.net),
+		Dir: dir, Agent: c.typ, Thinking: string(c.thinking), Sandbox: string(c.confine.mode), Net: string(c.confine.net),
 		Limits: c.confine.limits.Limits, Redact: c.redact, Allow: c.allow,
 	}
 	for _, root := range c.confine.roots {
@@ -71,6 +75,7 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 		{c.confine.mode != "", c.confine.mode.Set, set.Sandbox},
 		{c.confine.net != "", c.confine.net.Set, set.Net},
 		{c.redact != "", c.redact.Set, string(set.Redact)},
+		{c.thinking != "", c.thinking.Set, set.Thinking},
 	} {
 		if flag.given || flag.value == "" {
 			continue
@@ -85,8 +90,8 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 			return fmt.Errorf("reading with which settings the run began: %w", err)
 		}
 	}
-	c.typ, c.thinking = cmp.Or(c.typ, set.Agent), cmp.Or(c.thinking, set.Thinking)
-	c.cost, c.time = cmp.Or(c.cost, start.Limits.Cost), cmp.Or(c.time, timeout(start.Limits.Time))
+	c.typ = cmp.Or(c.typ, set.Agent)
+	c.cost, c.time = cmp.Or(c.cost, maxCost(start.Limits.Cost)), cmp.Or(c.time, timeout(start.Limits.Time))
 	if c.model == "" {
 		c.model = start.Spec
 	} else if c.model, err = lastingName(c.model); err != nil {
@@ -123,6 +128,41 @@ func (c *agentCommand) tellWider(set *runSettings) {
 	if len(wider) > 0 {
 		c.remark("the run goes on as it began: %s", strings.Join(wider, " "))
 	}
+}
+
+// maxCost is the value of --max-cost; 0 when it is not given.
+type maxCost float64
+
+func (d *maxCost) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(*d), 'g', -1, 64)
+}
+
+func (d *maxCost) Type() string { return "N" }
+
+func (d *maxCost) Set(s string) error {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(n > 0) || math.IsInf(n, 0) {
+		return errors.New("give US dollars, more than 0, such as 2 or 0.50")
+	}
+	*d = maxCost(n)
+	return nil
+}
+
+// thinkingLevel is the value of --thinking; "" when it is not given.
+type thinkingLevel string
+
+func (l *thinkingLevel) String() string { return string(*l) }
+func (l *thinkingLevel) Type() string   { return "LEVEL" }
+
+func (l *thinkingLevel) Set(s string) error {
+	if !slices.Contains(model.ThinkingLevels(), s) {
+		return fmt.Errorf("there is no level of thinking %.40q: %s", s, strings.Join(model.ThinkingLevels(), ", "))
+	}
+	*l = thinkingLevel(s)
+	return nil
 }
 
 // redactAsRun replaces secrets as the last run of the session does, for what is said to its agents.

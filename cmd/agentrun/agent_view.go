@@ -39,11 +39,13 @@ type agentView struct {
 	asking sync.Mutex // guards lines
 	lines  chan string
 
+	took map[string]time.Duration // the last run of a subagent
+
 	unpriced bool // nobody knows what the model costs
 }
 
 func newAgentView(e *environment) *agentView {
-	v := &agentView{environment: e}
+	v := &agentView{environment: e, took: map[string]time.Duration{}}
 	if columns(e.stdout) > 0 && !e.json {
 		v.clean = &runview.Text{}
 	}
@@ -155,9 +157,12 @@ func (v *agentView) observe(id string, e agent.Event) {
 	case agent.Compacted:
 		v.remark("%s: the context was compacted (%d tokens before)", id, e.Tokens)
 	case agent.Ended:
-		if !main {
-			v.remark("%s: %s, %s, %d tokens", id, e.Outcome.Status, e.Outcome.Took.Round(time.Millisecond), e.Outcome.Spent.Tokens)
+		if !main { // what became of it is known when it has reported
+			v.took[id] = e.Outcome.Took
 		}
+	case agent.Reported:
+		v.endLine()
+		v.remark("%s", reportLine(id, e, v.took[id]))
 	}
 }
 
@@ -205,6 +210,19 @@ func callLine(id string, e agent.CallFinished) string {
 		state += " " + e.Result.Artifact
 	}
 	return fmt.Sprintf("%s: %s%s %v", id, e.Tool, state, e.Took.Round(time.Millisecond))
+}
+
+// reportLine is the end of a subagent in one line; one that did not run in this process took no time.
+func reportLine(id string, e agent.Reported, took time.Duration) string {
+	line := id + ": " + e.Status
+	if took > 0 {
+		line += ", " + took.Round(time.Millisecond).String()
+	}
+	line += fmt.Sprintf(", %d tokens", e.Spent.Tokens)
+	if e.Reason != "" {
+		line += ": " + e.Reason
+	}
+	return line
 }
 
 // describeEvent is an event as it is printed.
