@@ -14,6 +14,8 @@
 //   - Every run ends with a [Status] that is true, in the log and in the [Outcome], and with a log that opens: also when it is
 //     cancelled, when a budget is spent, and when the provider fails. Only a log that cannot be written is an error, and
 //     a call that says tool.ErrUnfinished: the status is then FailedRun, and Resume goes on when there is room again.
+//   - An answer that was cut at the output limit of its model is gone on with, [MaxContinuations] times in a row, and the Outcome has
+//     all of its pieces as one text; then the run has failed. A call whose arguments were cut is not made, which the model is told.
 //   - Where the session replaces secrets, the model, events and the Outcome have what the log has. A call is made with what the
 //     model said; one that has to be made again from a log that lacks it is told as interrupted.
 //   - Building the context of a request costs what was appended since the last one, however long the session is.

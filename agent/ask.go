@@ -158,7 +158,8 @@ func (r *run) answered(ctx context.Context, answer *entry.AssistantMessage) erro
 	if *answer, err = r.clearedAnswer(*answer); err != nil {
 		return fmt.Errorf("recording an answer: %w", err)
 	}
-	if text := answer.Content.Text(); text != "" || r.outcome.Text == "" {
+	r.limited = wasCut(*answer)
+	if text := r.cut.add(*answer); text != "" || r.outcome.Text == "" {
 		r.outcome.Text, r.outcome.Entry = text, id
 	}
 	r.observe(Answered{id, *answer})

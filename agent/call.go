@@ -83,6 +83,9 @@ func (r *run) make(ctx context.Context, c entry.ToolCallBlock, refusal string) e
 // permitted makes a call that the rules, and where they say so a person, allow. The error is that of a call without an outcome.
 func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) (tool.Result, error) {
 	if text, invalid := model.InvalidArguments(c); invalid {
+		if r.limited {
+			return tool.Refuse(fmt.Errorf("%s was not called: your answer was cut at the limit of what you can say at once, and its arguments with it; call it again, with less at once, such as a long file in parts", c.Name)), nil
+		}
 		return tool.Refuse(fmt.Errorf("%s was not called: the arguments are no JSON object: %.200q", c.Name, text)), nil
 	}
 	if err := r.Tools.Knows(c.Name); err != nil {

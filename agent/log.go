@@ -116,6 +116,11 @@ func (p *past) finished() bool {
 	return p.start == nil || p.end != nil && p.end.Run == p.start.Run && p.end.Status == Completed
 }
 
+// failed reports whether the last run came to its end as failed.
+func (p *past) failed() bool {
+	return p.start != nil && p.end != nil && p.end.Run == p.start.Run && p.end.Status == FailedRun
+}
+
 func (p *past) outcome() Outcome {
 	if p.end == nil {
 		return Outcome{Status: Completed}

@@ -32,6 +32,8 @@ type run struct {
 	queued   []queued // said, and not taken up yet
 	outcome  Outcome
 
+	cut       cutAnswer              // what there is of an answer that goes on
+	limited   bool                   // the last answer was cut
 	called    []entry.ToolCallBlock  // by the last answer, as the model said it
 	pieces    map[int]*redact.Stream // of the answer that comes, by block; nil where no secrets are replaced
 	observing sync.Mutex             // events come one after the other
@@ -174,6 +176,9 @@ func (r *run) loop(ctx context.Context) error {
 	if err != nil {
 		return r.or(ctx, err)
 	}
+	if r.cut = cutAnswerOf(r.history.messages); r.past.failed() {
+		r.cut.cuts = min(r.cut.cuts, 1)
+	}
 	if len(r.queued) == 0 && r.outcome.Resumed && r.done() {
 		return &ending{Completed, ""}
 	}
@@ -243,7 +248,10 @@ func (r *run) done() bool { return r.Done != nil && r.Done(r.history.messages) }
 func (r *run) lastWord() (entry.AssistantMessage, bool) {
 	if n := len(r.history.messages); r.outcome.Resumed && n > 0 {
 		if answer, ok := r.history.messages[n-1].(entry.AssistantMessage); ok && len(answer.Content.ToolCalls()) == 0 {
-			r.outcome.Text, r.outcome.Entry = answer.Content.Text(), r.history.lastAnswer
+			r.outcome.Text, r.outcome.Entry = r.cut.text, r.history.lastAnswer
+			if !wasCut(answer) {
+				r.outcome.Text += answer.Content.Text()
+			}
 			return answer, true
 		}
 	}
@@ -262,6 +270,9 @@ func (r *run) or(ctx context.Context, err error) error {
 func (r *run) next(ctx context.Context, answer entry.AssistantMessage) (going bool, err error) {
 	if err := r.history.extend(ctx); err != nil {
 		return false, err
+	}
+	if wasCut(answer) {
+		return true, r.goOnCut(ctx)
 	}
 	if len(r.queued) > 0 {
 		return true, nil

@@ -244,6 +244,9 @@ func (a *Answer) Finish(reason string) error {
 			}
 		}
 	}
+	if n := len(a.blocks); reason == entry.StopLength && n > 0 {
+		a.blocks[n-1].lackArguments()
+	}
 	m := a.message()
 	switch {
 	case reason == entry.StopLength:
@@ -315,6 +318,15 @@ func (a *Answer) end(b *block) error {
 	}
 	b.whole = b.content()
 	return a.emit(BlockEnd{Block: b.index, Content: b.whole})
+}
+
+// lackArguments makes the arguments of a call invalid of which nothing came before the answer was cut: whether it was to have
+// some nobody knows.
+func (b *block) lackArguments() {
+	if call, ok := b.whole.(entry.ToolCallBlock); ok && strings.TrimSpace(b.text.String()) == "" {
+		call.Arguments = invalid("")
+		b.whole = call
+	}
 }
 
 // content is what there is of a block.

@@ -44,6 +44,10 @@ func arguments(text string) json.RawMessage {
 	case trimmed[0] == '{' && utf8.ValidString(text) && json.Valid([]byte(text)):
 		return json.RawMessage(text)
 	}
+	return invalid(text)
+}
+
+func invalid(text string) json.RawMessage {
 	raw, err := json.Marshal(map[string]string{invalidJSON: text})
 	if err != nil {
 		return json.RawMessage("{}") // a string always marshals
