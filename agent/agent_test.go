@@ -458,6 +458,52 @@ func TestWhatIsSaidIsTakenUpOnce(t *testing.T) {
 	}
 }
 
+// asked does something when its Info is asked for.
+type asked struct {
+	model.Model
+	do func()
+}
+
+func (a asked) Info() model.Info {
+	a.do()
+	return a.Model.Info()
+}
+
+func TestWhatIsSaidWhileARunBeginsIsTakenUpOnce(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("killed: %v", killed), func(t *testing.T) {
+			h := newHouse(t)
+			must(h.session.Append(t.Context(), entry.UserText("before")))
+			other := must(h.Open(t.Context(), h.session.Path()))
+			defer other.Close()
+			once := func(text string) func() {
+				said := sync.OnceFunc(func() { must(agent.Say(t.Context(), other, agent.Said{Text: text})) })
+				return func() { said() }
+			}
+			early, late := once("before its first entry"), once("behind it")
+			o := agent.Options{
+				Session: h.session, Model: asked{play(t, `{"agent":"main","times":-1,"say":[{"text":"Done."}]}`), early}, Retries: fast,
+				Hooks: agent.Hooks{Start: func(context.Context, bool) { late() }},
+			}
+			begin := func() { // the model's name is asked for between what the log says and the first entry
+				if !killed {
+					run(t, o, "go")
+					return
+				}
+				must(must(agent.New(o)).Begin(t.Context(), entry.PlainText("go")))
+				if out, err := must(agent.New(o)).Resume(t.Context()); err != nil || out.Status != agent.Completed {
+					t.Fatalf("%+v, %v", out, err)
+				}
+			}
+			begin()
+			if out, err := must(agent.New(o)).Resume(t.Context()); err != nil || out.Resumed {
+				t.Errorf("it went on: %+v, %v", out, err)
+			}
+			equal(t, told(t, h.session), "user: before", "user: go", "user: before its first entry", "user: behind it", "assistant: Done.")
+		})
+	}
+}
+
 func TestASessionHasOneDriver(t *testing.T) {
 	h := newHouse(t)
 	o := agent.Options{Session: h.session, Model: play(t, `{"agent":"main","say":[{"text":"ok"}]}`), Retries: fast}

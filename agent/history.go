@@ -27,6 +27,10 @@ type history struct {
 	base       int64           // tokens of a request without messages
 	count      func(text string) int64
 	heard      func([]entry.Entry)
+	// read is the last entry of the log when it was read whole. What was appended between that and last, and not taken up,
+	// is told to missed, which has heard some of it.
+	read   string
+	missed func([]entry.Entry)
 }
 
 // load builds the conversation from the log.
@@ -42,6 +46,9 @@ func (h *history) load(ctx context.Context) (*session.Resumed, error) {
 		if h.last, err = h.leaf(ctx, r.Leaf); err != nil {
 			return nil, fmt.Errorf("building the context: %w", err)
 		}
+	}
+	if err := h.catchUp(ctx); err != nil {
+		return nil, fmt.Errorf("building the context: %w", err)
 	}
 	h.lastAnswer = ""
 	for _, m := range slices.Backward(r.Context.Messages) {
@@ -65,6 +72,33 @@ func (h *history) load(ctx context.Context) (*session.Resumed, error) {
 		h.add(messages, part == &fresh)
 	}
 	return r, nil
+}
+
+// catchUp tells of what was appended since the log was read whole: the conversation that was built anew begins behind it.
+func (h *history) catchUp(ctx context.Context) error {
+	var entries []entry.Entry
+	taken, last := map[string]bool{}, ""
+	for e, err := range h.session.Backward(ctx) {
+		if err != nil {
+			return err
+		}
+		if last == "" {
+			last = e.ID()
+		}
+		if e.ID() == h.read {
+			break
+		}
+		if said := saidOf(e); said != "" {
+			taken[said] = true
+		}
+		if !taken[e.ID()] {
+			entries = append(entries, e)
+		}
+	}
+	h.read = last
+	slices.Reverse(entries)
+	h.missed(entries)
+	return nil
 }
 
 // leaf is the entry of that id, which is looked for from the end of the log: there it mostly is, and nothing before it is read.

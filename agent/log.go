@@ -35,8 +35,11 @@ type Start struct {
 	Settings json.RawMessage `json:"settings,omitempty"`
 	Answers  int             `json:"answers"`           // of models, in the log before this entry
 	Resumes  string          `json:"resumes,omitempty"` // the run that it goes on with
-	// Said are the entries before this one that say something and were not taken up.
+	// Said are the entries before this one that say something and were not taken up, as far as the log was read: up to the entry
+	// Read. Others may have said something between that and this entry. "" is a log without entries, nil one that an older agentrun
+	// wrote.
 	Said []string `json:"said,omitempty"`
+	Read *string  `json:"read,omitempty"`
 }
 
 // End is the data of the entry that a run ends with.
@@ -104,6 +107,7 @@ type past struct {
 	start   *Start
 	end     *End
 	queued  []queued // said and not taken up, in their order
+	read    string   // the last entry, "" if there was none
 }
 
 // queued is an entry that says something.
@@ -160,13 +164,20 @@ func StandingOf(ctx context.Context, s *session.Session, id string) (Standing, e
 }
 
 // readPast reads the log from its end to the beginning of the last run, and further only for what was said before that
-// and not taken up.
+// and not taken up. Between the last entry that a run had read and its first one there may be some of which it does not know.
 func readPast(ctx context.Context, s *session.Session, id string) (past, error) {
 	var p past
 	taken, open := map[string]bool{}, map[string]bool{}
+	unread := false // where the last run has not read
 	for e, err := range s.Backward(ctx) {
 		if err != nil {
 			return p, err
+		}
+		if p.read == "" {
+			p.read = e.ID()
+		}
+		if unread = unread && e.ID() != *p.start.Read; p.start != nil && !unread && len(open) == 0 {
+			break
 		}
 		if said := saidOf(e); said != "" {
 			taken[said] = true
@@ -186,23 +197,27 @@ func readPast(ctx context.Context, s *session.Session, id string) (past, error) 
 			}
 		case SayType:
 			var said Said
-			if (p.start == nil || open[e.ID()]) && !taken[e.ID()] && json.Unmarshal(custom.Data, &said) == nil && said.Text != "" {
+			if (p.start == nil || unread || open[e.ID()]) && !taken[e.ID()] && json.Unmarshal(custom.Data, &said) == nil && said.Text != "" {
 				p.queued = append(p.queued, queued{e.ID(), said.Text})
 			}
 			delete(open, e.ID())
 		case StartType:
 			var start Start
-			if p.start != nil || json.Unmarshal(custom.Data, &start) != nil || start.Agent != id {
+			if json.Unmarshal(custom.Data, &start) != nil || start.Agent != id {
 				break
 			}
-			p.start = &start
+			if p.start != nil {
+				unread = false
+				break
+			}
+			p.start, unread = &start, start.Read != nil
 			p.answers += start.Answers
 			for _, said := range start.Said {
 				open[said] = !taken[said]
 			}
 			maps.DeleteFunc(open, func(_ string, waits bool) bool { return !waits })
 		}
-		if p.start != nil && len(open) == 0 {
+		if p.start != nil && !unread && len(open) == 0 {
 			break
 		}
 	}

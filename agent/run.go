@@ -29,7 +29,8 @@ type run struct {
 	refusals int // answers in a row of which every call was refused
 	answers  int // of models in the log, those that failed or were aborted aside
 	spent    *Budget
-	queued   []queued // said, and not taken up yet
+	queued   []queued        // said, and not taken up yet
+	heardOf  map[string]bool // the entries that were queued
 	outcome  Outcome
 
 	cut       cutAnswer              // what there is of an answer that goes on
@@ -52,7 +53,7 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 	r.outcome = Outcome{Run: newRunID(), Resumed: prompt == nil}
 	r.answers = r.past.answers
 	start := Start{
-		Run: r.outcome.Run, Agent: r.ID, Model: r.Model.Info().Name(), Spec: r.Spec, Limits: r.Limits, Settings: r.Settings, Answers: r.answers,
+		Run: r.outcome.Run, Agent: r.ID, Model: r.Model.Info().Name(), Spec: r.Spec, Limits: r.Limits, Settings: r.Settings, Answers: r.answers, Read: &r.past.read,
 	}
 	if prompt == nil && r.past.start != nil {
 		start.Resumes = r.past.start.Run
@@ -113,7 +114,11 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 	for _, t := range r.Tools.Tools() {
 		r.tools = append(r.tools, model.ToolSpec{Name: t.Name(), Description: t.Description(), Schema: t.Schema()})
 	}
-	r.history = history{session: r.Session, heard: r.hear, count: r.Count, base: r.base()}
+	r.history = history{session: r.Session, heard: r.hear, missed: r.queue, read: r.past.read, count: r.Count, base: r.base()}
+	r.heardOf = map[string]bool{}
+	for _, q := range r.queued {
+		r.heardOf[q.entry] = true
+	}
 	r.suffixes = map[string]int{}
 	if r.Session.Redactor() != nil {
 		r.pieces = map[int]*redact.Stream{}
@@ -315,12 +320,20 @@ func (r *run) hear(entries []entry.Entry) {
 				r.observe(ModeChanged{plan.ModeOf(mode.Mode)})
 			}
 		}
+	}
+	r.queue(entries)
+}
+
+// queue notes what has been said in entries, once.
+func (r *run) queue(entries []entry.Entry) {
+	for _, e := range entries {
 		custom, ok := e.Custom()
-		if !ok || custom.CustomType != SayType {
+		if !ok || custom.CustomType != SayType || r.heardOf[e.ID()] {
 			continue
 		}
 		var said Said
 		if json.Unmarshal(custom.Data, &said) == nil && said.Text != "" {
+			r.heardOf[e.ID()] = true
 			r.queued = append(r.queued, queued{e.ID(), said.Text})
 		}
 	}
