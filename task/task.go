@@ -163,6 +163,13 @@ func (t *Tree) Root(budget *agent.Budget) Parent {
 	return t.withKin(p)
 }
 
+// RootAs is Root for an agent of a type: its list of tools, readOnly and spawns bind it, and those below it, as they bind a subagent.
+// Its model is Options.Default. [Parent.Offer] are its tools.
+func (t *Tree) RootAs(typ Type, budget *agent.Budget) Parent {
+	p := Parent{Session: t.o.Root, Budget: budget, Model: t.o.Default, Spawns: typ.Spawns, line: []Type{typ}, slot: &slot{}, dir: t.o.Dir}
+	return t.withKin(p)
+}
+
 // withKin gives a parent the record of its subagents.
 func (t *Tree) withKin(p Parent) Parent {
 	p.kin = newKin(t)
@@ -203,19 +210,29 @@ func (t *Tree) toolsOf(ctx context.Context, p Parent, of Subagent) (tools []tool
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the tools of %s: %w", of.ID, err)
 	}
+	return p.Offer(all), release, nil
+}
+
+// Offer returns those of some tools that the agent may have, and the ones for subagents that it may have besides: task and merge.
+func (p Parent) Offer(all []tool.Tool) (tools []tool.Tool) {
 	for _, tl := range all {
 		if p.may(tl.Name()) {
 			tools = append(tools, tl)
 		}
 	}
-	mayTask := of.Type.Tools == nil || slices.Contains(of.Type.Tools, "task")
-	if mayTask && (of.Type.Spawns == nil || len(of.Type.Spawns) > 0) && p.depth < t.o.Depth {
+	var own Type
+	if n := len(p.line); n > 0 {
+		own = p.line[n-1]
+	}
+	t := p.kin.tree
+	mayTask := own.Tools == nil || slices.Contains(own.Tools, "task")
+	if mayTask && (own.Spawns == nil || len(own.Spawns) > 0) && p.depth < t.o.Depth {
 		tools = append(tools, t.Tool(p))
 		if t.o.Spaces != "" && !slices.ContainsFunc(p.line, func(typ Type) bool { return typ.ReadOnly }) {
 			tools = append(tools, t.MergeTool(p))
 		}
 	}
-	return tools, release, nil
+	return tools
 }
 
 // may reports whether an agent may have a tool: its type and those of all agents above it let it.

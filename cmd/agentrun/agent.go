@@ -26,6 +26,7 @@ import (
 	"github.com/agentrun/agentrun/checkpoint"
 	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -47,7 +48,9 @@ const (
 type agentCommand struct {
 	*environment
 	model    string
-	typ      string // --agent
+	typ      string     // --agent
+	as       *task.Type // that it names
+	last     string     // the model of the last run, for a type without one
 	mode     string
 	board    *plan.Board
 	thinking thinkingLevel
@@ -131,6 +134,9 @@ What is to be asked is asked at the terminal, and denied where there is none:
     {"action": "allow", "tool": "bash", "match": {"command": "go test*"}},
     {"action": "deny", "tool": "*", "match": {"path": "*/.env*"}}]}
 
+With --agent the tools, readOnly, spawns, model and thinking of the type hold
+as for a subagent; --model and --thinking count before those of the type.
+
 The exit status is 0 when the run is completed, 1 when it failed, 3 when a limit
 of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
 		Example: `  agentrun run --model script:testdata/script/two-subagents.jsonl 'review this'
@@ -144,7 +150,7 @@ of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
 	}
 	c.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&c.apart, "detach", false, "begin the run, and have it go on in the background")
-	cmd.Flags().StringVar(&c.typ, "agent", "", "work as the agent `NAME`, see agentrun agents")
+	cmd.Flags().StringVar(&c.typ, "agent", "", "work as the agent `NAME`, within its tools, model and so on: see agentrun agents")
 	cmd.Flags().StringVar(&c.mode, "mode", "", "work in the mode `MODE`: agent, ask, plan (both change nothing) or debug")
 	return cmd
 }
@@ -202,7 +208,12 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 			return err
 		}
 	}
-	mdl, err := c.openModel(c.model)
+	b, err := c.workbench(ctx, c.confine.roots)
+	if err != nil {
+		return err
+	}
+	defer func() { err = b.close(err) }()
+	mdl, err := c.chooseModel(b)
 	if err != nil && settled {
 		c.remark("the run is completed, and nothing is left to do; its model cannot be asked now: %s", sentence(err))
 		return nil
@@ -210,14 +221,6 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if err != nil {
 		return err
 	}
-	if c.model, err = lastingName(c.model); err != nil {
-		return err
-	}
-	b, err := c.workbench(ctx, c.confine.roots)
-	if err != nil {
-		return err
-	}
-	defer func() { err = b.close(err) }()
 	if prompt != nil {
 		if err := c.interrupted(ctx, b.session); err != nil {
 			return err
@@ -269,6 +272,38 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 		return err
 	}
 	return statusOfRun(out)
+}
+
+// chooseModel opens the model that flags, the log or the type of the agent name, in this order, and takes from the type how much
+// it thinks.
+func (c *agentCommand) chooseModel(b *workbench) (model.Model, error) {
+	types, _ := agentTypes(b.session.CWD(), b.session.Home()) // whoever prepares the agent tells of problems
+	if err := c.become(types); err != nil {
+		return nil, err
+	}
+	mdl, err := c.openModel(c.model)
+	if err != nil {
+		return nil, err
+	}
+	c.model, err = lastingName(c.model)
+	return mdl, err
+}
+
+// become has the agent be of the type that --agent names.
+func (c *agentCommand) become(types []task.Type) error {
+	if c.as = nil; c.typ == "" {
+		return nil
+	}
+	i := slices.IndexFunc(types, func(t task.Type) bool { return t.Name == c.typ })
+	if i < 0 {
+		return usagef("there is no agent %q: see agentrun agents", c.typ)
+	}
+	typ := types[i]
+	if typ.Runner == task.RunnerCommand {
+		return usagef("the agent %q is another program, which only an agent can start, with the tool task: run without --agent and ask for that", c.typ)
+	}
+	c.as, c.model, c.thinking = &typ, cmp.Or(c.model, typ.Model, c.last), cmp.Or(c.thinking, thinkingLevel(typ.Thinking))
+	return nil
 }
 
 // statusOfRun is the exit status of a run.
@@ -385,36 +420,26 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if err != nil {
 		return nil, err
 	}
-	root := tree.Root(budget)
+	root, system := tree.Root(budget), entry.Prompt{mainPrompt}
+	if c.as != nil {
+		root, system = tree.RootAs(*c.as, budget), entry.Prompt{c.as.System}
+	}
 	release := func() error {
 		root.Stop()
 		done()
 		return nil
 	}
-	system := entry.Prompt{mainPrompt}
-	if c.typ != "" {
-		system = nil
-		for _, t := range types {
-			if t.Name == c.typ {
-				system = entry.Prompt{t.System}
-			}
-		}
-		if system == nil {
-			return nil, errors.Join(usagef("there is no agent %q: see agentrun agents", c.typ), release())
-		}
-	}
-	system = append(system, told.system()...)
 	tools = append(tools, c.board.Tools()...)
 	if len(told.skills) > 0 {
 		tools = append(tools, instructions.SkillTool{Skills: told.skills})
 	}
-	tools = append(tools, tree.Tool(root))
-	if spaces != "" {
-		tools = append(tools, tree.MergeTool(root))
-	}
-	offered, err := toolset.New(tools...)
+	offered, err := toolset.New(root.Offer(tools)...)
 	if err != nil {
 		return nil, errors.Join(err, release())
+	}
+	system = append(system, told.documents()...)
+	if offered.Knows(instructions.SkillTool{}.Name()) == nil {
+		system = append(system, told.skillPrompt()...)
 	}
 	o := agent.Options{
 		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Tools: offered, System: system, Thinking: string(c.thinking), Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),

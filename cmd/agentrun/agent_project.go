@@ -40,11 +40,6 @@ func (t *told) documents() entry.Prompt {
 	return nil
 }
 
-// system are those of the agent of a session.
-func (t *told) system() entry.Prompt {
-	return append(t.documents(), t.skillPrompt()...)
-}
-
 // skillPrompt names the skills, for those who can read them.
 func (t *told) skillPrompt() entry.Prompt {
 	if text := instructions.SkillPrompt(t.skills); text != "" {

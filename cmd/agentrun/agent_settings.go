@@ -66,6 +66,7 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 		}
 	}
 	c.tellWider(&set)
+	other := c.typ != "" && c.typ != set.Agent // which has the model and the thinking of its own type
 	// What follows is as hostile as any log: it goes the way of the flags.
 	for _, flag := range []struct {
 		given bool
@@ -75,7 +76,7 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 		{c.confine.mode != "", c.confine.mode.Set, set.Sandbox},
 		{c.confine.net != "", c.confine.net.Set, set.Net},
 		{c.redact != "", c.redact.Set, string(set.Redact)},
-		{c.thinking != "", c.thinking.Set, set.Thinking},
+		{c.thinking != "" || other, c.thinking.Set, set.Thinking},
 	} {
 		if flag.given || flag.value == "" {
 			continue
@@ -92,7 +93,9 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 	}
 	c.typ = cmp.Or(c.typ, set.Agent)
 	c.cost, c.time = cmp.Or(c.cost, maxCost(start.Limits.Cost)), cmp.Or(c.time, timeout(start.Limits.Time))
-	if c.model == "" {
+	if c.model == "" && other {
+		c.last = start.Spec
+	} else if c.model == "" {
 		c.model = start.Spec
 	} else if c.model, err = lastingName(c.model); err != nil {
 		return err

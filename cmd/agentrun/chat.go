@@ -99,18 +99,15 @@ func (c *agentCommand) talkIn(ctx context.Context, out *os.File) (end chat.End, 
 	if err := c.rememberIfThere(ctx); err != nil {
 		return end, err
 	}
-	mdl, err := c.openModel(c.model)
-	if err != nil {
-		return end, err
-	}
-	if c.model, err = lastingName(c.model); err != nil {
-		return end, err
-	}
 	b, err := c.workbench(ctx, c.confine.roots)
 	if err != nil {
 		return end, err
 	}
 	defer func() { err = b.close(err) }()
+	mdl, err := c.chooseModel(b)
+	if err != nil {
+		return end, err
+	}
 	back := &chatBackend{agentCommand: c, bench: b}
 	if back.settings, err = c.settings(b.files.Dir()); err != nil {
 		return end, err
