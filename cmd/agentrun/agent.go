@@ -194,18 +194,21 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if id != "" {
 		c.session = id
 	}
-	settled := false
 	if prompt == nil {
 		m, s, err := c.view(ctx, id)
 		if err != nil {
 			return err
 		}
-		c.session = s.Path()
-		if err = c.remember(ctx, s); err == nil {
-			settled, err = task.Settled(ctx, m, s)
+		settled, err := task.Settled(ctx, m, s)
+		if err == nil && !settled {
+			c.session = s.Path()
+			err = c.remember(ctx, s)
 		}
 		if err := errors.Join(err, s.Close()); err != nil {
 			return err
+		}
+		if settled { // which needs no model, and no home that can be written
+			return c.leaveAlone(s.ID())
 		}
 	}
 	b, err := c.workbench(ctx, c.confine.roots)
@@ -214,10 +217,6 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	}
 	defer func() { err = b.close(err) }()
 	mdl, err := c.chooseModel(b)
-	if err != nil && settled {
-		c.remark("the run is completed, and nothing is left to do; its model cannot be asked now: %s", sentence(err))
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -272,6 +271,15 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 		return err
 	}
 	return statusOfRun(out)
+}
+
+// leaveAlone is the end of resume for a run with which nothing goes on.
+func (c *agentCommand) leaveAlone(session string) error {
+	c.remark("the run is completed, and nothing is left to do")
+	if !c.json {
+		return nil
+	}
+	return printJSON(c.stdout, agentEvent{Version: 1, Agent: agent.MainID, Event: "begin", Session: session})
 }
 
 // chooseModel opens the model that flags, the log or the type of the agent name, in this order, and takes from the type how much
