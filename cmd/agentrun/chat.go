@@ -41,7 +41,9 @@ clipboard.
 
 Where the rules say ask, the chat shows the call and the rule, and takes y
 (once), a (always, by this rule and until the chat ends) or n. What models,
-tools and files say has no control sequences on the screen.`,
+tools and files say has no control sequences on the screen.
+
+The exit status is 128+n when signal n ended the chat.`,
 		Example: `  agentrun chat --model script:testdata/script/two-subagents.jsonl
   agentrun chat --resume`,
 		Annotations: map[string]string{makesSessions: "yes"},
@@ -140,12 +142,19 @@ func (c *agentCommand) talkIn(ctx context.Context, out *os.File) (end chat.End, 
 	defer func() { c.stderr = stderr }()
 	end, err = chat.Run(ctx, c.stdin, out, back, o, func(f *chat.Front) { back.front, c.stderr = f, f })
 	c.stderr = stderr
+	var sig chat.SignalError
+	if errors.As(err, &sig) {
+		end, err = chat.Quit, nil
+	}
 	if err != nil {
 		return end, fmt.Errorf("showing the chat: %w", err)
 	}
 	if end == chat.Quit && b.session.Exists() {
 		b.begun = true // which this says
 		c.remark("agentrun chat %s goes on with the session", b.session.ID())
+	}
+	if sig != 0 {
+		return end, &commandError{status: statusSignal + int(sig)}
 	}
 	return end, nil
 }

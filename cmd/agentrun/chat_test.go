@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentrun/agentrun/internal/screen"
 )
@@ -129,6 +132,30 @@ func TestEscCancelsARunThatCanBeResumed(t *testing.T) {
 	p.press("/res\t\r")
 	p.show("It went on.", "enter sends")
 	p.leave("/quit\r")
+}
+
+func TestASignalEndsAChatWithItsStatus(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(unix.SignalName(sig), func(t *testing.T) {
+			p, dir, env := chatting(t, `{"agent":"main","say":[`+waitForFile+`]}
+{"agent":"main","say":[{"text":"It went on."}]}
+`)
+			p.press("go\r")
+			p.show("y: once")
+			p.press("y\r")
+			p.show("● main  bash until")
+			if err := p.cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			if status := p.leave(""); status != 128+int(sig) {
+				t.Errorf("the status is %d", status)
+			}
+			goOn(t, dir)
+			p = chatIn(t, dir, env)
+			p.show("the last run of the session is cancelled: /resume goes on with it")
+			p.leave("/quit\r")
+		})
+	}
 }
 
 func TestWhatIsSaidMeanwhileReachesTheAgent(t *testing.T) {

@@ -171,7 +171,12 @@ func (f *Front) forward(ctx context.Context, p *tea.Program) {
 	}
 }
 
-// Run shows a chat at a terminal until the person ends it. attach is given the front before anything else happens. A run that
+// SignalError is how a chat ended that a signal has ended.
+type SignalError syscall.Signal
+
+func (e SignalError) Error() string { return "the chat was ended by a signal: " + syscall.Signal(e).String() }
+
+// Run shows a chat at a terminal until the person, or with a SignalError a signal, ends it. attach is given the front before anything else happens. A run that
 // is under way then is cancelled, and has ended when Run returns.
 func Run(ctx context.Context, in, out *os.File, b Backend, o Options, attach func(*Front)) (End, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -182,11 +187,12 @@ func Run(ctx context.Context, in, out *os.File, b Backend, o Options, attach fun
 	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(120), tea.WithoutSignalHandler())
 	caught := make(chan os.Signal, 4)
 	signal.Notify(caught, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
+	var ended os.Signal
 	var others sync.WaitGroup
 	others.Go(func() { front.forward(ctx, p) })
 	others.Go(func() {
 		select {
-		case <-caught:
+		case ended = <-caught:
 			p.Quit()
 		case <-ctx.Done():
 		}
@@ -196,6 +202,9 @@ func Run(ctx context.Context, in, out *os.File, b Backend, o Options, attach fun
 	cancel()
 	m.work.Wait() // the run's last entries are in the log
 	others.Wait()
+	if sig, ok := ended.(syscall.Signal); ok && !errors.Is(err, tea.ErrProgramPanic) {
+		return m.end, SignalError(sig)
+	}
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil && !errors.Is(err, tea.ErrProgramPanic) {
 		err = nil
 	}
