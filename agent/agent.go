@@ -57,7 +57,10 @@ type Options struct {
 	Spec string
 	// Settings are what else makes these options again, JSON of whoever made them; the log keeps it. nil is nothing.
 	Settings json.RawMessage
-	Tools    *toolset.Set // nil offers none
+	// Seal is asked when a run begins for what the log keeps beside Settings, by which whoever resumes the run can tell that they
+	// are those it began with. nil keeps nothing.
+	Seal  func(run string) (string, error)
+	Tools *toolset.Set // nil offers none
 
 	// ID is the agent's id, MainID if it is "".
 	ID string

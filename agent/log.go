@@ -33,6 +33,7 @@ type Start struct {
 	Limits Limits `json:"limits,omitzero"`
 	// Settings are Options.Settings.
 	Settings json.RawMessage `json:"settings,omitempty"`
+	Seal     string          `json:"seal,omitempty"`    // what Options.Seal returned for Run
 	Answers  int             `json:"answers"`           // of models, in the log before this entry
 	Resumes  string          `json:"resumes,omitempty"` // the run that it goes on with
 	// Said are the entries before this one that say something and were not taken up, as far as the log was read: up to the entry

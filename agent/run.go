@@ -55,6 +55,12 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 	start := Start{
 		Run: r.outcome.Run, Agent: r.ID, Model: r.Model.Info().Name(), Spec: r.Spec, Limits: r.Limits, Settings: r.Settings, Answers: r.answers, Read: &r.past.read,
 	}
+	if r.Seal != nil {
+		var err error
+		if start.Seal, err = r.Seal(start.Run); err != nil {
+			return fmt.Errorf("beginning a run: %w", err)
+		}
+	}
 	if prompt == nil && r.past.start != nil {
 		start.Resumes = r.past.start.Run
 	}

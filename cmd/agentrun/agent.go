@@ -449,8 +449,12 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if offered.Knows(instructions.SkillTool{}.Name()) == nil {
 		system = append(system, told.skillPrompt()...)
 	}
+	seals, err := sealing(b.session, set)
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
 	o := agent.Options{
-		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Tools: offered, System: system, Thinking: string(c.thinking), Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
+		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Seal: seals, Tools: offered, System: system, Thinking: string(c.thinking), Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
 		Hooks: hooks.Agent(), More: c.board.Rules, Artifacts: dir, Observe: func(e agent.Event) {
 			if mode, ok := e.(agent.ModeChanged); ok {
 				c.board.Entered(mode.Mode)

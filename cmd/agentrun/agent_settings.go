@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/config"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/redact"
 	"github.com/agentrun/agentrun/sandbox"
@@ -65,7 +66,11 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 			return fmt.Errorf("reading with which settings the run began: %w; give them with --new to a run of its own", err)
 		}
 	}
-	c.tellWider(&set)
+	if sealed(s, start) {
+		c.tellWider(&set)
+	} else if err := c.leaveOut(&set, s); err != nil {
+		return err
+	}
 	other := c.typ != "" && c.typ != set.Agent // which has the model and the thinking of its own type
 	// What follows is as hostile as any log: it goes the way of the flags.
 	for _, flag := range []struct {
@@ -111,7 +116,7 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 	return c.goTo(set.Dir, s.CWD())
 }
 
-// tellWider tells what of the settings lets the agent do more than it may by default: a log may come from somebody else.
+// tellWider tells what of settings that are sealed lets the agent do more than it may by default.
 func (c *agentCommand) tellWider(set *runSettings) {
 	var wider []string
 	if c.confine.mode == "" && set.Sandbox == string(sandbox.Off) {
@@ -180,6 +185,9 @@ func (e *environment) redactAsRun(ctx context.Context, s *session.Session) error
 	var set runSettings
 	if err := json.Unmarshal(start.Settings, &set); err != nil || set.Redact == "" {
 		return nil //nolint:nilerr // what resume says of it is not for here
+	}
+	if home, _, err := config.Load(nil, s.Home()); err != nil || looserRedaction(set.Redact, home.Redact.Mode) && !sealed(s, start) {
+		return err
 	}
 	return e.redact.Set(string(set.Redact))
 }
