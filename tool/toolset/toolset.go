@@ -153,6 +153,9 @@ func Compile(raw json.RawMessage) (*jsonschema.Resolved, error) {
 	if err := wellFormed(raw); err != nil {
 		return nil, err
 	}
+	if err := checkRefs(raw); err != nil {
+		return nil, err
+	}
 	var schema jsonschema.Schema
 	if err := json.Unmarshal(raw, &schema); err != nil {
 		return nil, err
