@@ -89,7 +89,7 @@ type (
 	Reported struct {
 		Status, Reason string
 		URL            string // of the report; "" when there is none
-		Spent          Spent
+		Spent          Spent  // by it in its last run, those below it aside
 	}
 
 	// Ended is the end of a run.

@@ -26,7 +26,7 @@ type Outcome struct {
 	Reason  string        `json:"reason,omitempty"` // a sentence, for every status but completed
 	Text    string        `json:"text"`             // the last answer
 	Entry   string        `json:"entry,omitempty"`  // of the last answer
-	Spent   Spent         `json:"spent"`            // by this run
+	Spent   Spent         `json:"spent"`            // by this run, subagents aside
 	Calls   int           `json:"calls"`            // that got a result in this run
 	Usage   entry.Usage   `json:"usage"`
 	Took    time.Duration `json:"-"`

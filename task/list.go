@@ -25,8 +25,10 @@ type Info struct {
 	Session  *string    `json:"session"`  // its log, null when there is none
 	Started  time.Time  `json:"started"`
 	Ended    *time.Time `json:"ended"`
-	Tokens   int64      `json:"tokens"` // spent by it, and by those below it
-	Cost     float64    `json:"cost"`
+	// Tokens and Cost are what it spent in its last run, those below it aside: all of them and what the root spent are the whole.
+	// They are 0 until that run has ended.
+	Tokens int64   `json:"tokens"`
+	Cost   float64 `json:"cost"` // US dollars
 
 	Isolation isolation.Kind `json:"isolation,omitempty"` // what files of its own it had
 	Patch     *Patch         `json:"patch,omitempty"`     // what it changed in them

@@ -62,7 +62,7 @@ type End struct {
 	Reason  string      `json:"reason,omitempty"`
 	Version int         `json:"version,omitempty"` // of its output
 	Ended   time.Time   `json:"ended"`
-	Spent   agent.Spent `json:"spent"`
+	Spent   agent.Spent `json:"spent"`         // by it in Run, those below it aside
 	Run     string      `json:"run,omitempty"` // of the subagent, that ended so; "" when none began
 	// Isolation is what files it had; "" is those of its parent. Patch is what it changed in its own, nil when that is not
 	// known.

@@ -99,7 +99,8 @@ agent (main, or the id of a subagent), event, and what belongs to it:
   spawned    type: a subagent that will work when it is its turn
   reported   status, reason, url, spent: its end, as agentrun tasks has it
   mode, todo, warning, compacted: mode, items, text
-  end        outcome: run, status, reason, text, entry, spent, calls, usage
+  end        outcome: run, status, reason, text, entry, spent, calls, usage, of
+             this agent alone; of main also spent, by all agents together
 Members without a value are left out. Others may be added to this version.
 
 The run is in the session from its first moment. One that was interrupted,
@@ -397,6 +398,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	}
 	limits := agent.Limits{Cost: float64(c.cost), Time: time.Duration(c.time)}
 	budget := agent.NewBudget(nil, agent.Limits{Cost: float64(c.cost), Agents: task.DefaultAgents}) // of all agents together
+	view.spent = budget.Spent
 	all := []*permission.Rules{rules}
 	tree, err := task.New(task.Options{
 		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: models.first, Model: models.open, Rules: all, Ask: view.asker(),

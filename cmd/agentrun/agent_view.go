@@ -41,7 +41,8 @@ type agentView struct {
 
 	took map[string]time.Duration // the last run of a subagent
 
-	unpriced bool // nobody knows what the model costs
+	unpriced bool               // nobody knows what the model costs
+	spent    func() agent.Spent // by all agents together
 }
 
 func newAgentView(e *environment) *agentView {
@@ -119,6 +120,10 @@ func (v *agentView) observe(id string, e agent.Event) {
 	if v.json {
 		if line, ok := describeEvent(e); ok {
 			line.Version, line.Agent = 1, id
+			if _, over := e.(agent.Ended); over && id == agent.MainID {
+				all := v.spent()
+				line.Spent = &all
+			}
 			_ = printJSON(v.stdout, line) // who does not listen any more misses nothing that is not in the log
 		}
 		return
@@ -193,11 +198,23 @@ func (v *agentView) end(out agent.Outcome) {
 	if v.json || out.Status != agent.Completed {
 		return
 	}
-	cost := fmt.Sprintf("$%.4f", out.Spent.Cost)
-	if v.unpriced && out.Spent.Cost == 0 { // else a subagent asked another model
+	v.remark("%s", endLine(out, v.spent(), v.unpriced))
+}
+
+// endLine says what a run has spent with all its agents together.
+func endLine(out agent.Outcome, all agent.Spent, unpriced bool) string {
+	cost := fmt.Sprintf("$%.4f", all.Cost)
+	if unpriced && all.Cost == 0 { // else a subagent asked another model
 		cost = "at prices that are not known"
 	}
-	v.remark("completed: %d requests, %d tokens, %s", out.Spent.Requests, out.Spent.Tokens, cost)
+	line := fmt.Sprintf("completed: %d requests, %d tokens, %s", all.Requests, all.Tokens, cost)
+	if all != out.Spent {
+		line += ", by all agents together"
+	}
+	if out.Resumed {
+		line += ", since it was resumed"
+	}
+	return line
 }
 
 // callLine is a call in one line.

@@ -174,7 +174,9 @@ func (f *Front) forward(ctx context.Context, p *tea.Program) {
 // SignalError is how a chat ended that a signal has ended.
 type SignalError syscall.Signal
 
-func (e SignalError) Error() string { return "the chat was ended by a signal: " + syscall.Signal(e).String() }
+func (e SignalError) Error() string {
+	return "the chat was ended by a signal: " + syscall.Signal(e).String()
+}
 
 // Run shows a chat at a terminal until the person, or with a SignalError a signal, ends it. attach is given the front before anything else happens. A run that
 // is under way then is cancelled, and has ended when Run returns.

@@ -29,7 +29,7 @@ type Agent struct {
 	began, ended time.Time
 	tokens       int64 // spent by itself
 	cost         float64
-	total        *agent.Spent // what its end says, once it has one
+	total        *agent.Spent // by itself, what its end says, once it has one
 	calls        []call       // that have none yet, in their order
 }
 
@@ -138,14 +138,14 @@ func (a *Agent) parent() string {
 // spent is what an agent and those below it have spent so far.
 func (t *Tree) spent(a *Agent) (tokens int64, cost float64) {
 	tokens, cost = a.tokens, a.cost
+	if a.total != nil { // of one that a run before this one has ended there is no more
+		tokens, cost = max(tokens, a.total.Tokens), max(cost, a.total.Cost)
+	}
 	for _, b := range t.order {
 		if b.ID != agent.MainID && b.parent() == a.ID {
 			more, dollars := t.spent(b)
 			tokens, cost = tokens+more, cost+dollars
 		}
-	}
-	if a.total != nil { // of one that a run before this one has ended there is no more
-		tokens, cost = max(tokens, a.total.Tokens), max(cost, a.total.Cost)
 	}
 	return tokens, cost
 }
