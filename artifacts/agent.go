@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -188,21 +189,18 @@ func (d *Dir) claimAgent(ctx context.Context, parent AgentID, name string, p Pro
 		}
 		count.Agent++
 		hold := d.join(agentSidecar + id.s + jsonSuffix)
-		f, err := durable.CreateExclusive(d.fs, hold)
+		// It says whose it is from its first moment: one that a kill left without that would be nobody's, and its index a gap.
+		err = durable.WriteNewFunc(d.fs, hold, false, func(w io.Writer) error {
+			_, err := w.Write(content)
+			return err
+		})
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err != nil {
 			return AgentID{}, err
 		}
-		_, err = f.Write(content)
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-		if err == nil {
-			err = d.remember(count)
-		}
-		if err != nil {
+		if err := d.remember(count); err != nil {
 			_ = d.fs.Remove(hold) // the first error is the one to report
 			return AgentID{}, err
 		}

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/agentrun/agentrun/internal/durable"
+	"github.com/agentrun/agentrun/internal/durable/faultfs"
 )
 
 func agentID(t testing.TB, s string) AgentID {
@@ -177,6 +180,29 @@ func TestABatchOfReservationsGoesOnWhereItWasCutOff(t *testing.T) {
 	}
 	if _, err := d.ReserveAll(t.Context(), parent, []string{"A"}, Provenance{}); err == nil {
 		t.Error("a batch of no run was reserved")
+	}
+}
+
+func TestABatchOfReservationsThatIsKilledLeavesNoGap(t *testing.T) {
+	fired := 0
+	for n := 0; ; n++ {
+		_, path := tempDir(t)
+		fsys := faultfs.New(faultfs.Unsynced{FS: durable.OS})
+		fsys.CrashAt(n)
+		if _, err := Open(path, Options{FS: fsys}).ReserveAll(t.Context(), AgentID{}, []string{"A", "B"}, Provenance{Run: "r"}); !fsys.Fired() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		fired++
+		ids, err := Open(path, Options{}).ReserveAll(t.Context(), AgentID{}, []string{"A", "B"}, Provenance{Run: "r"})
+		if got, want := fmt.Sprint(ids), "[0-A 1-B]"; err != nil || got != want {
+			t.Errorf("killed at operation %d: then there are %s, %v, want %s", n, got, err, want)
+		}
+	}
+	if fired < 5 {
+		t.Errorf("only %d operations were cut off", fired)
 	}
 }
 
