@@ -79,6 +79,8 @@ type Options struct {
 	// Rules decide on calls, the strictest one counting. nil allows every call; an empty slice, as a list that lacks
 	// what it should have, none.
 	Rules []*permission.Rules
+	// Dir is where relative paths of calls begin, for Rules; "" is the working directory of the session.
+	Dir string
 	// Ask asks a person about a call that a rule wants asked. nil, or an error, denies it.
 	Ask func(ctx context.Context, q Question) (bool, error)
 
@@ -159,6 +161,9 @@ func New(o Options) (*Agent, error) {
 		if o.Tools, err = toolset.New(); err != nil {
 			return nil, err
 		}
+	}
+	if o.Dir == "" {
+		o.Dir = o.Session.CWD()
 	}
 	if o.Now == nil {
 		o.Now = time.Now

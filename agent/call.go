@@ -91,14 +91,16 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) (tool.Result
 	if err := r.Tools.Knows(c.Name); err != nil {
 		return tool.Refuse(err), nil
 	}
-	if err := r.decide(ctx, c); err != nil {
+	rules := r.rules()
+	if err := r.decide(ctx, c, rules); err != nil {
 		return tool.Refuse(err), nil
 	}
 	if err := r.beforeCall(ctx, c); err != nil {
 		return tool.Refuse(err), nil
 	}
 	r.observe(CallStarted{c.ID, c.Name, c.Arguments})
-	res, err := r.Tools.Call(tool.WithCall(ctx, c.ID), c.Name, c.Arguments)
+	within := tool.WithHidden(tool.WithCall(ctx, c.ID), permission.Hidden(r.Dir, rules, c.Name, c.Arguments))
+	res, err := r.Tools.Call(within, c.Name, c.Arguments)
 	if errors.Is(err, tool.ErrUnfinished) {
 		return res, fmt.Errorf("calling %s: %w", c.Name, err)
 	}
@@ -117,16 +119,20 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) (tool.Result
 	return r.afterCall(ctx, c, res.Redacted(r.Session.Redactor())), nil
 }
 
-// decide returns why a call is not to be made.
-func (r *run) decide(ctx context.Context, c entry.ToolCallBlock) error {
-	rules := r.Rules
-	if r.More != nil {
-		rules = append(slices.Clip(rules), r.More()...)
+// rules are those that hold at this moment.
+func (r *run) rules() []*permission.Rules {
+	if r.More == nil {
+		return r.Rules
 	}
+	return append(slices.Clip(r.Rules), r.More()...)
+}
+
+// decide returns why a call is not to be made.
+func (r *run) decide(ctx context.Context, c entry.ToolCallBlock, rules []*permission.Rules) error {
 	if r.Rules == nil && len(rules) == 0 {
 		return nil
 	}
-	d := permission.Decide(rules, c.Name, c.Arguments)
+	d := permission.Decide(r.Dir, rules, c.Name, c.Arguments)
 	switch d.Action {
 	case permission.Allow:
 		return nil

@@ -156,7 +156,7 @@ func (p *program) allowed(ctx context.Context, argv []string) error {
 	if err != nil {
 		return err
 	}
-	d := permission.Decide(p.tree.o.Rules, "bash", arguments)
+	d := permission.Decide(p.of.Dir, p.tree.o.Rules, "bash", arguments)
 	if d.Action == permission.Ask && p.tree.o.Ask != nil {
 		yes, err := p.tree.o.Ask(ctx, agent.Question{Agent: p.of.ID.String(), Tool: "bash", Arguments: arguments, Decision: d})
 		if err != nil {

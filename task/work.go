@@ -146,7 +146,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 	y := &yield{schema: j.schema, raw: j.Schema}
 	o := agent.Options{
 		Session: log, Model: j.model, ID: j.id.String(), System: entry.Prompt{j.typ.System}, Thinking: j.Effort,
-		Limits: agent.Limits{Time: limits.Time}, Budget: budget, Rules: t.o.Rules, Ask: t.o.Ask, Artifacts: t.o.Artifacts, Retries: t.o.Retries,
+		Limits: agent.Limits{Time: limits.Time}, Budget: budget, Rules: t.o.Rules, Dir: of.Dir, Ask: t.o.Ask, Artifacts: t.o.Artifacts, Retries: t.o.Retries,
 	}
 	if said != "" {
 		o.System = append(o.System, said)

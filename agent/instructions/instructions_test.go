@@ -214,7 +214,7 @@ func TestCommandsAreExpanded(t *testing.T) {
 
 func TestMentionsBecomeFiles(t *testing.T) {
 	p, _ := project(t, map[string]string{
-		"project/sub/a.txt": "1\n2", "project/sub/b c.txt": "", "project/sub/bin": "\x00", "project/sub/big": strings.Repeat("x", instructions.MaxMentionedFile+1),
+		"project/sub/a.txt": "1\n2", "project/sub/b c.txt": "", "project/sub/bin": "\x00", "project/sub/secret.txt": "x", "project/sub/deep/x": "", "project/sub/big": strings.Repeat("x", instructions.MaxMentionedFile+1),
 	})
 	w := must(workspace.Open(workspace.Options{Dir: p.Dir}))
 	defer w.Close()
@@ -222,9 +222,17 @@ func TestMentionsBecomeFiles(t *testing.T) {
 	if want := []string{"a.txt", "b c.txt", "bin", "big", "../../outside.md", "nobody"}; !slices.Equal(names, want) {
 		t.Fatalf("the names are %q", names)
 	}
-	m, problems := instructions.Mention(w, names)
-	if len(problems) != 1 || !strings.Contains(problems[0].Error(), "outside.md") {
-		t.Errorf("the problems are %v", problems)
+	may := func(name string) error {
+		if name == "secret.txt" {
+			return errors.New("it is kept from you")
+		}
+		return nil
+	}
+	m, problems := instructions.Mention(w, append(names, "secret.txt", "deep"), may)
+	for i, want := range []string{"outside.md, which the model is not shown: ../../outside.md is outside of", "nobody, which the model is not shown: there is no such file", "secret.txt, which the model is not shown: it is kept from you", "deep, which the model is not shown: it is a directory"} {
+		if i >= len(problems) || !strings.Contains(problems[i].Error(), want) {
+			t.Fatalf("the problems are %q, which lack %q", problems, want)
+		}
 	}
 	var got []string
 	for _, f := range m.Files {
@@ -233,7 +241,7 @@ func TestMentionsBecomeFiles(t *testing.T) {
 	if want := []string{`a.txt "1\n2" `, `b c.txt "" `, `bin "" binary`, `big "" tooLarge`}; !slices.Equal(got, want) || *m.Files[0].LineCount != 2 {
 		t.Errorf("the files are %q", got)
 	}
-	if m, problems := instructions.Mention(w, []string{"nobody"}); m != nil || problems != nil {
+	if m, problems := instructions.Mention(w, []string{"nobody"}, nil); m != nil || len(problems) != 1 {
 		t.Errorf("%v, %v", m, problems)
 	}
 }
@@ -254,7 +262,7 @@ func TestPicturesThatAreMentionedAreShown(t *testing.T) {
 	p, _ := project(t, files)
 	w := must(workspace.Open(workspace.Options{Dir: p.Dir}))
 	defer w.Close()
-	m, problems := instructions.Mention(w, append([]string{"large.png", "cut.png"}, names...))
+	m, problems := instructions.Mention(w, append([]string{"large.png", "cut.png"}, names...), nil)
 	if len(problems) != 0 || len(m.Files) != len(names)+2 {
 		t.Fatalf("%d files, %v", len(m.Files), problems)
 	}

@@ -62,23 +62,22 @@ func mentionAt(rest string) string {
 	return name
 }
 
-// Mention reads files that a prompt mentions. A name that nothing is called, or a directory, is no mention. What cannot be read is told
-// in problems; a file that is too large or no text is in the message with its size. A picture is in it as models are given it,
-// made smaller where it has to be. nil is a message without files.
-func Mention(w *workspace.Workspace, names []string) (m *entry.FileMentionMessage, problems []error) {
+// Mention reads files that a prompt mentions. What is not shown is told in problems, one sentence each: what may returns an error
+// for, what nothing is called, a directory, and what cannot be read; a nil may allows all. A file that is too large or no text is
+// in the message with its size. A picture is in it as models are given it, made smaller where it has to be. nil is a message
+// without files.
+func Mention(w *workspace.Workspace, names []string, may func(name string) error) (m *entry.FileMentionMessage, problems []error) {
 	left := room{bytes: MaxMentioned, pictures: MaxPictures}
 	for _, name := range names {
-		f, err := mentioned(w, name, &left)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
+		f, err := mentioned(w, name, may, &left)
+		if err != nil {
 			problems = append(problems, fmt.Errorf("the prompt mentions %s, which the model is not shown: %w", name, err))
-		case f != nil:
-			if m == nil {
-				m = &entry.FileMentionMessage{Timestamp: time.Now().UnixMilli()}
-			}
-			m.Files = append(m.Files, *f)
+			continue
 		}
+		if m == nil {
+			m = &entry.FileMentionMessage{Timestamp: time.Now().UnixMilli()}
+		}
+		m.Files = append(m.Files, *f)
 	}
 	return m, problems
 }
@@ -89,15 +88,25 @@ type room struct {
 	pictures int
 }
 
-func mentioned(w *workspace.Workspace, name string, left *room) (*entry.MentionedFile, error) {
+func mentioned(w *workspace.Workspace, name string, may func(string) error, left *room) (*entry.MentionedFile, error) {
 	place, err := w.Resolve(name)
 	if err != nil {
 		return nil, err
 	}
 	defer place.Close()
 	info, err := place.Stat()
-	if err != nil || info.IsDir() {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("there is no such file")
+	case err != nil:
 		return nil, err
+	case info.IsDir():
+		return nil, errors.New("it is a directory: mention files in it")
+	}
+	if may != nil {
+		if err := may(name); err != nil {
+			return nil, err
+		}
 	}
 	f, err := place.OpenFile()
 	if err != nil {

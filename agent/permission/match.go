@@ -3,6 +3,8 @@ package permission
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,11 +20,22 @@ type call struct {
 	bare      []string // those of them that set variables, without that
 	unclear   bool     // not all of them are known
 	deciding  string   // which of the commands is decided on; "" is what is not known
+
+	dir   string             // where relative paths begin
+	real  string             // that without symbolic links
+	named map[string][]named // what arguments name, by the name of an argument, as far as it was asked for
 }
 
-// read takes a call apart.
-func read(tool string, arguments json.RawMessage) (*call, error) {
+// read takes a call apart. Relative paths in it begin at dir, "" for the working directory.
+func read(dir, tool string, arguments json.RawMessage) (*call, error) {
 	c := &call{tool: tool}
+	var err error
+	if c.dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("the working directory is not known: %w", err)
+	}
+	if c.real, err = filepath.EvalSymlinks(c.dir); err != nil {
+		c.real = c.dir
+	}
 	if len(arguments) == 0 {
 		return c, nil
 	}
@@ -64,6 +77,9 @@ func (c *call) matches(r *Rule) bool {
 func (c *call) matchesArgument(action Action, name, pattern string) bool {
 	if c.tool == "bash" && name == "command" && pattern != "*" {
 		return c.matchesCommand(action, pattern)
+	}
+	if isPath(name) {
+		return c.matchesPath(action, name, pattern)
 	}
 	values := texts(c.arguments[name])
 	for _, value := range values {

@@ -14,6 +14,14 @@
 // from the character behind it. A pattern is compared with the whole value: of a string its text, of a list each
 // element, of anything else its JSON. An argument that is not given is the empty text.
 //
+// A file has more names than one. So a pattern for an argument that holds paths (path, paths, file, files, dir: each means all
+// of them; and cwd) is compared with the path as it is written, cleaned, relative to the working directory, absolute, and with
+// symbolic links resolved; of what read is given also without what follows a colon, such as the lines :10-20. "*/.env*"
+// matches .env too, by its absolute name. A rule that denies or asks holds when any name of any path matches. One that
+// allows must match a name of each: of the path and of what it leads to. grep and find show no file for which such a
+// rule denies or asks them, or read: see [Hidden]. Hard links are not known for what they are, and a rule about paths does
+// not hold what bash and python run: rules about those, and a sandbox, do.
+//
 // A script is more than its text: "cd src && git push" runs git push. So a pattern for the argument command of the
 // tool bash is compared with each simple command of the script too, as mvdan.cc/sh reads it, and with each redirection
 // that writes a file ("> name"). A rule that denies or asks holds when any of them matches. What is allowed must be
@@ -171,13 +179,9 @@ func (d Decision) String() string {
 	return fmt.Sprintf("%s by the rule %q of %s", d.Action, d.Rule.String(), d.Source)
 }
 
-// Decide decides on a call. The arguments are those of a model; what is no JSON object is denied.
+// Decide decides on a call in the working directory. The arguments are those of a model; what is no JSON object is denied.
 func (r *Rules) Decide(tool string, arguments json.RawMessage) Decision {
-	call, err := read(tool, arguments)
-	if err != nil {
-		return Decision{Action: Deny, Rule: &Rule{Action: Deny, Tool: tool, Reason: err.Error()}, Source: "the arguments"}
-	}
-	return r.decide(call)
+	return Decide("", []*Rules{r}, tool, arguments)
 }
 
 // decide decides on each simple command of a script by itself, since different rules may allow them, and on any other
@@ -211,9 +215,9 @@ func (r *Rules) decideOne(c *call) Decision {
 }
 
 // Decide asks several sources, and the strictest decision counts, of equal ones the first. Without a source everything
-// is denied.
-func Decide(sources []*Rules, tool string, arguments json.RawMessage) Decision {
-	call, err := read(tool, arguments)
+// is denied. Relative paths in the arguments begin at dir, "" for the working directory; symbolic links are looked up.
+func Decide(dir string, sources []*Rules, tool string, arguments json.RawMessage) Decision {
+	call, err := read(dir, tool, arguments)
 	if err != nil {
 		return Decision{Action: Deny, Rule: &Rule{Action: Deny, Tool: tool, Reason: err.Error()}, Source: "the arguments"}
 	}

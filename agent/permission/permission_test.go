@@ -89,12 +89,12 @@ func TestTheStrictestSourceCounts(t *testing.T) {
 		{"without rules nothing is", "read", nil, Deny},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if d := Decide(tt.sources, tt.tool, nil); d.Action != tt.want {
+			if d := Decide("", tt.sources, tt.tool, nil); d.Action != tt.want {
 				t.Errorf("got %v, want %v", d, tt.want)
 			}
 		})
 	}
-	if got, want := Decide([]*Rules{parent}, "bash", nil).String(), `deny by the rule "deny bash (no shell)" of rules.json`; got != want {
+	if got, want := Decide("", []*Rules{parent}, "bash", nil).String(), `deny by the rule "deny bash (no shell)" of rules.json`; got != want {
 		t.Errorf("the decision says %q, want %q", got, want)
 	}
 }

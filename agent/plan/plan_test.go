@@ -58,7 +58,7 @@ func TestModesDenyWhatChangesSomething(t *testing.T) {
 			case name != "read" && name != "todo":
 				want = permission.Deny
 			}
-			if got := permission.Decide(rules, name, nil); got.Action != want {
+			if got := permission.Decide("", rules, name, nil); got.Action != want {
 				t.Errorf("%s in the mode %s: %v, want %v", name, m, got, want)
 			}
 		}

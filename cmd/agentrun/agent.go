@@ -120,8 +120,9 @@ and the artifact has one object a line, and the error of a run that failed.
 
 A PROMPT that begins with /NAME is the text of .agentrun/commands/NAME.md or
 .claude/commands/NAME.md, with what follows as its arguments; one behind a space
-is not. Files that it mentions as @path are shown to the model. So are AGENTS.md
-and CLAUDE.md of the project and of the home, and the names of its skills.
+is not. Files that it mentions as @path are shown to the model, if read may show
+them by the rules below; what is not shown is said. So are AGENTS.md and
+CLAUDE.md of the project and of the home, and the names of its skills.
 
 Tools work below the working directory, and below --root. Commands run in the
 sandbox "workspace" where this machine has one; with --sandbox read-only files
@@ -134,6 +135,13 @@ What is to be asked is asked at the terminal, and denied where there is none:
   {"default": "ask", "rules": [
     {"action": "allow", "tool": "bash", "match": {"command": "go test*"}},
     {"action": "deny", "tool": "*", "match": {"path": "*/.env*"}}]}
+
+A rule on path is about files, by any name: as written, relative, absolute, and
+where symbolic links lead. It holds for paths and for @path too, and grep and
+find leave out what it keeps from them or from read. It does not hold what bash
+and python run: "cat .env" prints it. The sandbox bounds what those write, and
+--net off where it goes, not what they read. To keep a file from the model, deny
+python, and deny bash or allow only the commands that it may run.
 
 With --agent the tools, readOnly, spawns, model and thinking of the type hold
 as for a subagent; --model and --thinking count before those of the type.
@@ -233,11 +241,12 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	if err := c.confined(b); err != nil {
 		return err
 	}
-	said, with, err := c.said(b, prompt)
+	said, err := c.said(b, prompt)
 	if err != nil {
 		return err
 	}
-	if with, err = c.enterMode(ctx, b, with); err != nil {
+	with, err := c.enterMode(ctx, b, nil)
+	if err != nil {
 		return err
 	}
 	models, err := c.recording(mdl, b.session)
@@ -251,7 +260,8 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	}
 	defer func() { err = errors.Join(err, w.release()) }()
 	if c.apart {
-		return c.detach(ctx, b, w, said, with)
+		w.ask = nil // who would ask is in the background
+		return c.detach(ctx, b, w, said, w.mention(ctx, b, prompt, with))
 	}
 	w.view.begin(b.session.ID())
 	defer w.view.leave() // also when this panics
@@ -259,6 +269,7 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	defer sigs.release()
 	var out agent.Outcome
 	if prompt != nil {
+		with = w.mention(sigs.ctx, b, prompt, with)
 		out, err = w.agent.Run(sigs.ctx, entry.PlainText(said), with...)
 	} else {
 		out, err = w.agent.Resume(sigs.ctx)
@@ -334,6 +345,8 @@ type work struct {
 	agent   *agent.Agent
 	view    *agentView
 	release func() error
+	rules   []*permission.Rules
+	ask     func(context.Context, agent.Question) (bool, error) // nil where nobody is
 }
 
 // confined gives the tools a sandbox: the one that flags and settings name, else the workspace where that is possible.
@@ -456,7 +469,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 		return nil, errors.Join(err, release())
 	}
 	o := agent.Options{
-		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Seal: seals, Tools: offered, System: system, Thinking: string(c.thinking), Limits: limits, Budget: budget, Rules: all, Ask: view.asker(),
+		Session: b.session, Model: models.first, Spec: c.model, Settings: set, Seal: seals, Tools: offered, System: system, Thinking: string(c.thinking), Limits: limits, Budget: budget, Rules: all, Dir: b.files.Dir(), Ask: view.asker(),
 		Hooks: hooks.Agent(), More: c.board.Rules, Artifacts: dir, Observe: func(e agent.Event) {
 			if mode, ok := e.(agent.ModeChanged); ok {
 				c.board.Entered(mode.Mode)
@@ -470,7 +483,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
-	return &work{a, view, release}, nil
+	return &work{a, view, release, all, o.Ask}, nil
 }
 
 // compaction returns what has the context of an agent made shorter, as the settings say.

@@ -3,9 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/agent/instructions"
+	"github.com/agentrun/agentrun/agent/permission"
 	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -48,34 +52,73 @@ func (t *told) skillPrompt() entry.Prompt {
 	return nil
 }
 
-// said is what a prompt says, and what belongs before it: a slash command is its text, files that are mentioned are shown.
-func (c *agentCommand) said(b *workbench, prompt *string) (string, []entry.Body, error) {
+// said is what a prompt says: a slash command is its text.
+func (c *agentCommand) said(b *workbench, prompt *string) (string, error) {
 	if prompt == nil {
-		return "", nil, nil
+		return "", nil
 	}
 	text := *prompt
 	if name, arguments, ok := instructions.ParseSlash(text); ok {
 		p, err := instructions.NewProject(b.session.Home(), b.session.CWD())
 		if err != nil {
-			return "", nil, err
+			return "", err
 		}
 		command, err := p.Command(name)
 		if err != nil {
-			return "", nil, fmt.Errorf("%w; a prompt that is to begin with a slash has a space before it", err)
+			return "", fmt.Errorf("%w; a prompt that is to begin with a slash has a space before it", err)
 		}
 		if text, err = command.Expand(arguments); err != nil {
-			return "", nil, err
+			return "", err
 		}
 	}
-	// Only what the person wrote mentions files: that of a command is the project's.
-	files, problems := instructions.Mention(b.files, instructions.ParseMentions(*prompt))
+	return text, nil
+}
+
+// mention puts the files that a prompt mentions behind with, if the rules let the agent read them. What is not shown is told.
+// Only what the person wrote mentions files: that of a command is the project's.
+func (w *work) mention(ctx context.Context, b *workbench, prompt *string, with []entry.Body) []entry.Body {
+	if prompt == nil {
+		return with
+	}
+	files, problems := instructions.Mention(b.files, instructions.ParseMentions(*prompt), func(name string) error {
+		return w.mayRead(ctx, b, name)
+	})
 	for _, problem := range problems {
-		c.remark("%s", sentence(problem))
+		text := b.cleared(sentence(problem))
+		if w.view.json {
+			w.view.remark("%s", text)
+		}
+		w.view.observe(agent.MainID, agent.Warned{Text: text})
 	}
-	if files == nil {
-		return text, nil, nil
+	if files != nil {
+		with = append(with, *files)
 	}
-	return text, []entry.Body{*files}, nil
+	return with
+}
+
+// mayRead asks the rules, and where they say so a person, whether the agent may read a file.
+func (w *work) mayRead(ctx context.Context, b *workbench, name string) error {
+	arguments, err := json.Marshal(map[string]string{"path": name})
+	if err != nil {
+		return err
+	}
+	d := permission.Decide(b.files.Dir(), w.rules, "read", arguments)
+	switch {
+	case d.Action == permission.Allow:
+		return nil
+	case d.Action == permission.Deny:
+		return errors.New(d.String())
+	case w.ask == nil:
+		return fmt.Errorf("%v, and nobody is there to be asked", d)
+	}
+	yes, err := w.ask(ctx, agent.Question{Agent: agent.MainID, Tool: "read", Arguments: arguments, Decision: d})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%v, and the question failed: %w", d, err)
+	case !yes:
+		return fmt.Errorf("%v, and the person who was asked refused", d)
+	}
+	return nil
 }
 
 // askedMode is the mode that was asked for.

@@ -60,7 +60,7 @@ func (c *chatBackend) Run(ctx context.Context, p chat.Prompt) (agent.Outcome, er
 	if err := c.interrupted(ctx, c.bench.session); err != nil {
 		return agent.Outcome{}, err
 	}
-	said, with, err := c.said(c.bench, &p.Text)
+	said, err := c.said(c.bench, &p.Text)
 	if err != nil {
 		return agent.Outcome{}, err
 	}
@@ -75,17 +75,20 @@ func (c *chatBackend) Run(ctx context.Context, p chat.Prompt) (agent.Outcome, er
 		}
 		content = entry.Blocks(blocks...)
 	}
-	return c.drive(ctx, with, func(w *work, with []entry.Body) (agent.Outcome, error) { return w.agent.Run(ctx, content, with...) })
+	return c.drive(ctx, func(w *work, with []entry.Body) (agent.Outcome, error) {
+		return w.agent.Run(ctx, content, w.mention(ctx, c.bench, &p.Text, with)...)
+	})
 }
 
 // Resume goes on with the last run.
 func (c *chatBackend) Resume(ctx context.Context) (agent.Outcome, error) {
-	return c.drive(ctx, nil, func(w *work, _ []entry.Body) (agent.Outcome, error) { return w.agent.Resume(ctx) })
+	return c.drive(ctx, func(w *work, _ []entry.Body) (agent.Outcome, error) { return w.agent.Resume(ctx) })
 }
 
 // drive has the agent work, and go on as long as something was said to it that it has not heard.
-func (c *chatBackend) drive(ctx context.Context, with []entry.Body, do func(*work, []entry.Body) (agent.Outcome, error)) (out agent.Outcome, err error) {
-	if with, err = c.enterMode(ctx, c.bench, with); err != nil {
+func (c *chatBackend) drive(ctx context.Context, do func(*work, []entry.Body) (agent.Outcome, error)) (out agent.Outcome, err error) {
+	with, err := c.enterMode(ctx, c.bench, nil)
+	if err != nil {
 		return out, err
 	}
 	c.mode = "" // it is entered once; the session knows it then

@@ -51,6 +51,9 @@ type Options struct {
 	Glob string
 	// All lists what git ignores too.
 	All bool
+	// Hidden reports which files are left out, which is told: path is the name of the Item, real is absolute and has no symbolic
+	// links. nil leaves out none.
+	Hidden func(path, real string) bool
 }
 
 // Item is a file, or what a URL names.
@@ -180,8 +183,21 @@ func (l *Listing) path(ctx context.Context, w *workspace.Workspace, o Options, t
 		return fmt.Errorf("opening %s: %w", target, workspace.Bare(err))
 	}
 	l.roots = append(l.roots, root)
+	hidden := 0
+	hides := func(path, real string) bool {
+		if o.Hidden == nil || !o.Hidden(path, real) {
+			return false
+		}
+		hidden++
+		return true
+	}
+	defer func() {
+		if hidden > 0 {
+			l.Problems = append(l.Problems, fmt.Sprintf("%s: %d of its files left out, because of the rules about which files may be read", target, hidden))
+		}
+	}()
 	if name != "" {
-		if o.wants(name) {
+		if o.wants(name) && !hides(target, p.Path) {
 			l.Items = append(l.Items, Item{Name: target, Type: info.Mode().Type(), root: root, path: name})
 		}
 		return nil
@@ -191,6 +207,9 @@ func (l *Listing) path(ctx context.Context, w *workspace.Workspace, o Options, t
 		return err
 	}
 	for _, f := range files {
+		if hides(filepath.Join(target, f.Path), filepath.Join(p.Path, f.Path)) {
+			continue
+		}
 		l.Items = append(l.Items, Item{Name: filepath.Join(target, f.Path), Type: f.Type, root: root, path: f.Path})
 	}
 	for _, problem := range problems {

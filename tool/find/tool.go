@@ -60,7 +60,7 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	if err := tool.Decode(raw, &in); err != nil {
 		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
 	}
-	l, err := List(ctx, t.Workspace, t.Sources, Options{Glob: in.Glob, All: in.All}, in.Paths...)
+	l, err := List(ctx, t.Workspace, t.Sources, Options{Glob: in.Glob, All: in.All, Hidden: tool.HiddenOf(ctx)}, in.Paths...)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return tool.Result{}, err
