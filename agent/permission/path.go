@@ -20,7 +20,9 @@ var fileArguments = []string{"path", "paths", "file", "files", "dir"}
 const directoryArgument = "cwd"
 
 // isPath reports whether an argument holds paths.
-func isPath(name string) bool { return name == directoryArgument || slices.Contains(fileArguments, name) }
+func isPath(name string) bool {
+	return name == directoryArgument || slices.Contains(fileArguments, name)
+}
 
 // searches reports whether a tool looks through the working directory when it is given no path.
 func searches(tool string) bool { return tool == "grep" || tool == "find" }

@@ -30,7 +30,9 @@ func tree(t *testing.T) string {
 
 func TestARuleOnPathsHoldsForEveryNameOfAFile(t *testing.T) {
 	dir := tree(t)
-	absolute := func(name string) string { return `{"path":` + string(must(json.Marshal(filepath.Join(dir, name)))) + `}` }
+	absolute := func(name string) string {
+		return `{"path":` + string(must(json.Marshal(filepath.Join(dir, name)))) + `}`
+	}
 	for _, tt := range []struct {
 		name, tool, arguments string
 		want                  Action
@@ -122,4 +124,23 @@ func TestSearchesHideWhatRulesKeepFromThem(t *testing.T) {
 			}
 		})
 	}
+}
+
+func FuzzPaths(f *testing.F) {
+	f.Add("read", "src/a.go:1-2", "src/*", "path")
+	f.Add("grep", "plain", "*/.env*", "paths")
+	f.Add("read", "artifact://3", "artifact:*", "path")
+	f.Fuzz(func(t *testing.T, tool, path, pattern, name string) {
+		arguments, err := json.Marshal(map[string]string{name: path})
+		if err != nil || !isPath(name) {
+			return
+		}
+		rule := func(action, other Action) *Rules {
+			return &Rules{Default: other, Rules: []Rule{{Action: action, Tool: "*", Match: map[string]string{name: pattern}}}}
+		}
+		allowed := rule(Allow, Ask).Decide(tool, arguments).Action == Allow
+		if denied := rule(Deny, Ask).Decide(tool, arguments).Action == Deny; allowed && !denied {
+			t.Errorf("%s %s: %q allows it and does not deny it", tool, arguments, pattern)
+		}
+	})
 }
