@@ -62,7 +62,7 @@ func (r *Router) openAgent(ctx context.Context, u URL) (*Resource, error) {
 		}
 	}
 	if u.Query != "" || len(steps) > 0 {
-		res, err := extract(ctx, dir, id, version, steps)
+		res, err := extract(ctx, dir, id, version, steps, u.Query != "")
 		if text := r.unanswered(ctx, dir, id, version, err); text != "" {
 			return nil, sentence("Nothing can be extracted: " + text)
 		}
@@ -153,9 +153,9 @@ func nestedAgent(u URL) (artifacts.AgentID, bool) {
 }
 
 // extract opens a part of an agent's structured output. A string is its text,
-// everything else is indented JSON; what is not there is null, as in oh-my-pi,
-// with a note.
-func extract(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, version int, steps []step) (*Resource, error) {
+// everything else is indented JSON. What a query asks for and is not there is null, as in oh-my-pi,
+// with a note; a path to nothing is an error that says what there is.
+func extract(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, version int, steps []step, asked bool) (*Resource, error) {
 	doc, source, err := dir.AgentJSON(ctx, id, version)
 	if err != nil {
 		return nil, err
@@ -170,6 +170,8 @@ func extract(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, vers
 	}
 	value, done := follow(doc, steps)
 	switch {
+	case done < len(steps) && !asked:
+		return nil, sentence(fmt.Sprintf("Output %s has nothing at %s: %s", id, formatSteps(steps[:done+1]), holding(doc, steps[:done])))
 	case done < len(steps):
 		res.Notes = append(res.Notes, "There is nothing at "+formatSteps(steps[:done+1]))
 		res.Content = newLoaded([]byte("null"))
@@ -183,6 +185,48 @@ func extract(ctx context.Context, dir *artifacts.Dir, id artifacts.AgentID, vers
 		res.Content = newLoaded(indent(value))
 	}
 	return res, nil
+}
+
+// maxNamed is how many members a sentence names.
+const maxNamed = 20
+
+// holding says what there is at steps, which lead somewhere.
+func holding(doc []byte, steps []step) string {
+	value, _ := follow(doc, steps)
+	where := "the whole output"
+	if len(steps) > 0 {
+		where = formatSteps(steps)
+	}
+	switch value.Kind() {
+	case '{':
+		var names []string
+		n := 0
+		for k := range ecmajson.Object(value) {
+			if n++; n > maxNamed {
+				continue
+			}
+			if name, err := ecmajson.Unquote(k); err == nil {
+				names = append(names, fmt.Sprintf("%.60q", name))
+			}
+		}
+		if n > maxNamed {
+			names = append(names, fmt.Sprintf("%d more", n-maxNamed))
+		}
+		if n == 0 {
+			return where + " is an object without members"
+		}
+		return where + " is an object with " + strings.Join(names, ", ")
+	case '[':
+		n := 0
+		for range ecmajson.Array(value) {
+			n++
+		}
+		if n == 0 {
+			return where + " is an empty array"
+		}
+		return fmt.Sprintf("%s is an array with the elements 0 to %d", where, n-1)
+	}
+	return where + " is a single value"
 }
 
 // otherJSON names the newest other version of an output that is JSON.

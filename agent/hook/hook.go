@@ -70,6 +70,16 @@ const (
 // Points are all of them, in the order of a run.
 func Points() []Point { return []Point{SessionStart, BeforeTool, AfterTool, BeforeCompaction, Stop} }
 
+// pointNames are all of them for a sentence.
+func pointNames() string {
+	var names []string
+	for _, p := range Points() {
+		names = append(names, string(p))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // Hook is one command.
 type Hook struct {
 	On       Point    `json:"on"`
@@ -169,7 +179,7 @@ func Parse(source string, data []byte) ([]Hook, error) {
 func (h *Hook) check() error {
 	switch {
 	case !slices.Contains(Points(), h.On):
-		return fmt.Errorf("%.40q is no point of a run: write one of %v", string(h.On), Points())
+		return fmt.Errorf("%.40q is no point of a run: write %s", string(h.On), pointNames())
 	case strings.TrimSpace(h.Command) == "":
 		return errors.New("it has no command")
 	case strings.ContainsRune(h.Command, 0):

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -31,6 +32,7 @@ import (
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 	"github.com/agentrun/agentrun/task"
+	"github.com/agentrun/agentrun/task/isolation"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/shell"
@@ -61,6 +63,7 @@ type agentCommand struct {
 	record   string
 	allow    allowedTools
 	chat     *chatBackend // nil but for chat
+	at       string       // the log of the session that a chat was in; "" where it has none
 }
 
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
@@ -118,6 +121,11 @@ and resume mean what they do for any run, agentrun jobs kill cancels it. Nobody
 is there to be asked then. With --json it prints session, run, job, artifact,
 and the artifact has one object a line, and the error of a run that failed.
 
+With - for PROMPT it is read from standard input. The mode of --mode stays with
+the session until --mode names another: agent does what is asked, ask answers
+and plan makes a plan, and neither changes anything; debug finds the cause first
+and shows it, and may change things then.
+
 A PROMPT that begins with /NAME is the text of .agentrun/commands/NAME.md or
 .claude/commands/NAME.md, with what follows as its arguments; one behind a space
 is not. Files that it mentions as @path are shown to the model, if read may show
@@ -152,7 +160,7 @@ of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
   agentrun run --detach 'fix the failing test' && agentrun jobs tail --follow 0
   agentrun run --max-time 10m --max-cost 2 'fix the failing test'`,
 		Annotations: map[string]string{makesSessions: "yes"},
-		Args:        positional(1, 1, "a prompt"),
+		Args:        onePrompt,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.run(cmd.Context(), &args[0], "")
 		},
@@ -160,7 +168,7 @@ of cost or time ended it, and 4 when it was interrupted and can be resumed.`,
 	c.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&c.apart, "detach", false, "begin the run, and have it go on in the background")
 	cmd.Flags().StringVar(&c.typ, "agent", "", "work as the agent `NAME`, within its tools, model and so on: see agentrun agents")
-	cmd.Flags().StringVar(&c.mode, "mode", "", "work in the mode `MODE`: agent, ask, plan (both change nothing) or debug")
+	cmd.Flags().StringVar(&c.mode, "mode", "", "work in the mode `MODE` from now on: agent, ask, plan (both change nothing) or debug")
 	return cmd
 }
 
@@ -194,6 +202,13 @@ is that of agentrun run.`,
 
 // run runs or, without a prompt, resumes.
 func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err error) {
+	if prompt != nil && *prompt == "-" {
+		text, err := promptFrom(c.stdin)
+		if err != nil {
+			return err
+		}
+		prompt = &text
+	}
 	if prompt != nil && strings.TrimSpace(*prompt) == "" {
 		return usagef("the prompt is empty: say what to do")
 	}
@@ -263,6 +278,12 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 		w.ask = nil // who would ask is in the background
 		return c.detach(ctx, b, w, said, w.mention(ctx, b, prompt, with))
 	}
+	w.view.begun = func() {
+		if b.session.Exists() {
+			w.view.begun = nil
+			b.begin()
+		}
+	}
 	w.view.begin(b.session.ID())
 	defer w.view.leave() // also when this panics
 	sigs := c.catchSignals(ctx)
@@ -277,12 +298,42 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 	sigs.release()
 	w.view.end(out)
 	if err != nil {
+		var locked *session.LockedError
+		if prompt != nil && out.Run == "" && errors.As(err, &locked) {
+			return fmt.Errorf("%w; agentrun task send main TEXT speaks to its agent, and --new begins another session", err)
+		}
 		if _, gone := os.Stat(b.session.Path()); gone == nil && out.Run != "" {
 			err = fmt.Errorf("%w; when that is mended, agentrun resume goes on", err)
 		}
 		return err
 	}
 	return statusOfRun(out)
+}
+
+// maxPrompt bounds a prompt from standard input: no model takes more.
+const maxPrompt = 8 << 20
+
+// promptFrom reads a prompt from standard input.
+func promptFrom(in *os.File) (string, error) {
+	if in == nil {
+		return "", usagef("the prompt - is standard input, and there is none")
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxPrompt+1))
+	if err != nil {
+		return "", fmt.Errorf("reading the prompt from standard input: %w", err)
+	}
+	if len(data) > maxPrompt {
+		return "", usagef("the prompt from standard input is longer than %d MiB: put it into a file, and name that as @path", maxPrompt>>20)
+	}
+	return strings.ToValidUTF8(string(data), "\ufffd"), nil
+}
+
+// onePrompt takes the arguments of run.
+func onePrompt(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("a prompt is one argument: quote it, as in agentrun run %s", bash.Quote([]string{strings.Join(args, " ")}))
+	}
+	return positional(1, 1, "a prompt")(cmd, args)
 }
 
 // leaveAlone is the end of resume for a run with which nothing goes on.
@@ -321,6 +372,9 @@ func (c *agentCommand) become(types []task.Type) error {
 	typ := types[i]
 	if typ.Runner == task.RunnerCommand {
 		return usagef("the agent %q is another program, which only an agent can start, with the tool task: run without --agent and ask for that", c.typ)
+	}
+	if typ.Isolation != "" && typ.Isolation != isolation.None {
+		return usagef("the agent %q has files of its own (isolation: %s), which only subagents have: run without --agent and ask for that, or take isolation out of %s", c.typ, typ.Isolation, typ.Source)
 	}
 	c.as, c.model, c.thinking = &typ, cmp.Or(c.model, typ.Model, c.last), cmp.Or(c.thinking, thinkingLevel(typ.Thinking))
 	return nil

@@ -136,8 +136,26 @@ func (c *agentCommand) enterMode(ctx context.Context, b *workbench, with []entry
 	if err != nil {
 		return nil, err
 	}
-	if c.board, err = plan.Open(ctx, b.session); err != nil || c.mode == "" {
+	if c.board, err = plan.Open(ctx, b.session); err != nil {
 		return with, err
 	}
+	if c.mode == "" {
+		c.tellMode()
+		return with, nil
+	}
 	return append(c.board.Enter(mode), with...), nil
+}
+
+// tellMode says which mode holds though nobody asked for it now; a chat does once.
+func (c *agentCommand) tellMode() {
+	held := c.board.Mode()
+	if c.chat != nil {
+		if c.chat.modeTold == held {
+			return
+		}
+		c.chat.modeTold = held
+	}
+	if held != plan.Agent {
+		c.remark("the mode of the session is %s, as it was: --mode agent leaves it", held)
+	}
 }

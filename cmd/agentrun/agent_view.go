@@ -28,6 +28,7 @@ type agentView struct {
 	*environment
 	mu    sync.Mutex
 	line  bool          // standard output is in the middle of a line
+	said  bool          // standard output has text of an answer that is not in the log yet
 	clean *runview.Text // of what goes to a terminal; nil where it is a file
 
 	live    *runview.Live // nil where there is no terminal
@@ -39,14 +40,16 @@ type agentView struct {
 	asking sync.Mutex // guards lines
 	lines  chan string
 
-	took map[string]time.Duration // the last run of a subagent
+	took     map[string]time.Duration // the last run of a subagent
+	subjects map[string]string        // what calls are about, by agent and id
+	begun    func()                   // says once that the run is in its session; nil from then on
 
 	unpriced bool               // nobody knows what the model costs
 	spent    func() agent.Spent // by all agents together
 }
 
 func newAgentView(e *environment) *agentView {
-	v := &agentView{environment: e, took: map[string]time.Duration{}}
+	v := &agentView{environment: e, took: map[string]time.Duration{}, subjects: map[string]string{}}
 	if columns(e.stdout) > 0 && !e.json {
 		v.clean = &runview.Text{}
 	}
@@ -111,12 +114,20 @@ type agentEvent struct {
 
 // observe shows an event of an agent.
 func (v *agentView) observe(id string, e agent.Event) {
+	if part, ok := e.(agent.Answering); ok {
+		if again, ok := part.Event.(model.Retry); ok { // of a model that tries again by itself
+			e = agent.Retrying{Err: again.Err, Wait: again.Wait}
+		}
+	}
 	if v.front != nil {
 		v.front.Observe(id, e)
 		return
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.begun != nil {
+		v.begun()
+	}
 	if v.json {
 		if line, ok := describeEvent(e); ok {
 			line.Version, line.Agent = 1, id
@@ -144,12 +155,25 @@ func (v *agentView) observe(id string, e agent.Event) {
 		}
 	case agent.Answered:
 		v.endLine()
+		for _, call := range e.Message.Content.ToolCalls() { // one that is refused is not started
+			v.subjects[id+"\n"+call.ID] = runview.Subject(call.Arguments)
+		}
+		if main {
+			v.said = false
+		}
+	case agent.CallStarted:
+		v.subjects[id+"\n"+e.ID] = runview.Subject(e.Arguments)
 	case agent.Retrying:
 		v.endLine()
+		if main && v.said { // who reads standard output alone must know too
+			v.print("[the answer above was cut off; it is asked for again]\n")
+			v.said = false
+		}
 		v.remark("%s: %v; trying again in %v", id, e.Err, e.Wait.Round(time.Millisecond))
 	case agent.CallFinished:
 		v.endLine()
-		v.remark("%s", callLine(id, e))
+		v.remark("%s", callLine(id, v.subjects[id+"\n"+e.ID], e))
+		delete(v.subjects, id+"\n"+e.ID)
 	case agent.Heard:
 		v.endLine()
 		v.remark("%s was told: %s", id, e.Text)
@@ -174,6 +198,7 @@ func (v *agentView) observe(id string, e agent.Event) {
 // print prints what the agent says.
 func (v *agentView) print(text string) {
 	if text != "" {
+		v.said = true
 		fmt.Fprint(v.stdout, text)
 		v.line = !strings.HasSuffix(text, "\n")
 	}
@@ -207,7 +232,7 @@ func endLine(out agent.Outcome, all agent.Spent, unpriced bool) string {
 	if unpriced && all.Cost == 0 { // else a subagent asked another model
 		cost = "at prices that are not known"
 	}
-	line := fmt.Sprintf("completed: %d requests, %d tokens, %s", all.Requests, all.Tokens, cost)
+	line := fmt.Sprintf("completed: %s, %d tokens, %s", count(int64(all.Requests), "request", "requests"), all.Tokens, cost)
 	if all != out.Spent {
 		line += ", by all agents together"
 	}
@@ -217,16 +242,23 @@ func endLine(out agent.Outcome, all agent.Spent, unpriced bool) string {
 	return line
 }
 
-// callLine is a call in one line.
-func callLine(id string, e agent.CallFinished) string {
-	state := ""
+// callLine is a call in one line: the tool and what it was about, how it went and, if it failed, why.
+func callLine(id, subject string, e agent.CallFinished) string {
+	line := id + ": " + runview.Clean(e.Tool)
+	if subject != "" {
+		line += " " + subject
+	}
 	if e.Result.IsError {
-		state = " failed"
+		line += " failed"
 	}
 	if e.Result.Artifact != "" {
-		state += " " + e.Result.Artifact
+		line += " " + e.Result.Artifact
 	}
-	return fmt.Sprintf("%s: %s%s %v", id, e.Tool, state, e.Took.Round(time.Millisecond))
+	line += " " + e.Took.Round(time.Millisecond).String()
+	if reason := runview.Reason(e.Result); reason != "" {
+		line += ": " + reason
+	}
+	return line
 }
 
 // reportLine is the end of a subagent in one line; one that did not run in this process took no time.

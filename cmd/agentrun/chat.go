@@ -77,20 +77,26 @@ func (c *agentCommand) talk(ctx context.Context, id string, pick bool) error {
 		c.session = id
 	}
 	begun := *c
+	back, from := false, "" // the session that the person left for the list; "" is one that has nothing yet
 	for {
 		if pick {
 			l := &sessionsList{environment: c.environment}
 			item, how, err := l.fromList(ctx, c.stdin, out)
-			if err != nil || how != picker.Choose {
+			switch {
+			case err != nil || how != picker.Choose && !back:
 				return err
+			case how == picker.Choose:
+				c.session, c.fresh = item.Path, false
+			default: // back to where the person came from
+				c.session, c.fresh = from, from == ""
 			}
-			c.session, c.fresh = item.Path, false
 		}
 		end, err := c.talkIn(ctx, out)
 		if err != nil || end != chat.Sessions {
 			return err
 		}
 		env := c.environment
+		back, from = true, c.at
 		*c = begun // what the last session's run began with is not that of the next one's
 		c.environment, pick = env, true
 	}
@@ -142,6 +148,9 @@ func (c *agentCommand) talkIn(ctx context.Context, out *os.File) (end chat.End, 
 	defer func() { c.stderr = stderr }()
 	end, err = chat.Run(ctx, c.stdin, out, back, o, func(f *chat.Front) { back.front, c.stderr = f, f })
 	c.stderr = stderr
+	if c.at = ""; b.session.Exists() {
+		c.at = b.session.Path()
+	}
 	var sig chat.SignalError
 	if errors.As(err, &sig) {
 		end, err = chat.Quit, nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/cmd/agentrun/internal/chat"
 	"github.com/agentrun/agentrun/cmd/agentrun/internal/runview"
 	"github.com/agentrun/agentrun/internal/picture"
@@ -34,6 +35,8 @@ type chatBackend struct {
 	front    *chat.Front
 	settings json.RawMessage
 	models   *models
+
+	modeTold plan.Mode // the one that the person knows of
 
 	tools   []tool.Tool // of the agent of the session, from its first run on
 	release func()
@@ -90,6 +93,9 @@ func (c *chatBackend) drive(ctx context.Context, do func(*work, []entry.Body) (a
 	with, err := c.enterMode(ctx, c.bench, nil)
 	if err != nil {
 		return out, err
+	}
+	if c.mode != "" {
+		c.modeTold = plan.Mode(c.mode)
 	}
 	c.mode = "" // it is entered once; the session knows it then
 	w, err := c.prepare(ctx, c.bench, c.models, c.settings)

@@ -100,8 +100,8 @@ func TestAPersonDecidesInAChat(t *testing.T) {
 	p.press("go\r")
 	p.show("main wants to call bash", "command: echo one", `ask by the rule "ask bash" of`, "permissions.json", "y: once")
 	p.press("maybe\r")
-	p.show("answer y, a or n", "› maybe")
-	p.press("\x15y\r")
+	p.show("answer y, a or n", "─\n›\n")
+	p.press("y\r")
 	p.show("command: echo two", "✓ bash echo one")
 	p.press("n\r")
 	p.show("command: echo three", "✗ bash echo two")
@@ -120,7 +120,9 @@ func TestEscCancelsARunThatCanBeResumed(t *testing.T) {
 	p.press("go\r")
 	p.show("● main  bash until")
 	p.press("\x1b")
-	p.show("cancelled:", "/resume goes on", "enter sends")
+	if seen := p.show("cancelled:", "/resume goes on", "enter sends"); strings.Contains(seen, "cancelling") {
+		t.Errorf("the screen is\n%s", seen)
+	}
 	p.press("\x03")
 	p.show("ctrl+c again quits")
 	if status := p.leave("\x03"); status != 0 {
@@ -166,7 +168,9 @@ func TestWhatIsSaidMeanwhileReachesTheAgent(t *testing.T) {
 	p.show("y: once")
 	p.press("y\r")
 	p.show("● main  bash until")
-	p.press("and the tests\r")
+	p.press("/tset\r")
+	p.show("there is no command /tset", "─\n› /tset")
+	p.press("\x15and the tests\r")
 	p.show("it is told before its next step")
 	goOn(t, dir)
 	p.show("› and the tests\n", "The tests too.", "enter sends")
@@ -268,8 +272,30 @@ func TestAChatWithASessionFromTheList(t *testing.T) {
 	p.show("› the first session\nHello there", "enter sends")
 	p.press("/sessions\r")
 	p.show("> the second session")
+	p.press("\x1b")
+	p.show("› the first session\nHello there", "enter sends")
+	p.press("/sessions\r")
+	p.show("> the second session")
 	p.press("\r")
 	p.show("› the second session\nHello there", "enter sends")
+	p.leave("/quit\r")
+}
+
+func TestAChatOnAScreenThatGrowsHasNoRests(t *testing.T) {
+	p, _, _ := chatting(t, greeting)
+	p.press("hello\r")
+	p.show("There is main.go.", "enter sends")
+	p.resize(screen.Size{Rows: 4, Cols: 12})
+	p.awaitShown("a small screen", func(s string) bool { return strings.HasSuffix(strings.TrimRight(s, "\n"), "enter sends…") })
+	p.resize(screen.Size{Rows: 30, Cols: 100})
+	p.show("› hello\nHello there", strings.Repeat("─", 100))
+	p.press("/tree\r")
+	p.awaitShown("the tree alone", func(s string) bool {
+		return strings.HasPrefix(s, "Entries of the session") && strings.Contains(s, "> * assistant: There is main.go.\n") &&
+			!strings.Contains(s, "enter sends") && strings.Count(s, "─\n") == 1 && strings.Count(s, "\n›") == 1
+	})
+	p.press("\x1b")
+	p.show("› hello\nHello there")
 	p.leave("/quit\r")
 }
 

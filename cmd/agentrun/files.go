@@ -70,10 +70,18 @@ func seenIn(dir string) *workspace.Seen {
 // output is where diffs go.
 func (b *workbench) output() edit.Output { return edit.Output{Artifacts: b.kept(), Sink: b.sink()} }
 
+// begin says once that the session was begun.
+func (b *workbench) begin() {
+	if !b.begun {
+		b.begun = true
+		b.remark("started session %s", b.session.ID())
+	}
+}
+
 // close closes both, and says when a session was begun.
 func (b *workbench) close(err error) error {
-	if !b.begun && b.session.Exists() {
-		b.remark("started session %s", b.session.ID())
+	if b.session.Exists() {
+		b.begin()
 	}
 	if cerr := b.files.Close(); err == nil {
 		err = cerr

@@ -18,7 +18,7 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun exec -- seq 1 300000           run a program, without a shell
   agentrun bash|python|ssh HOST 'make'    run a script, Python code; on a host
   agentrun jobs start -- npm run dev      run it in the background; see to it
-  agentrun run TEXT | resume | tasks      run an agent with a model; its tasks
+  agentrun run TEXT|chat|resume|tasks     have an agent work; its subagents
   agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
   agentrun artifacts | follow             what was kept; what others do now
   agentrun sessions [show|tree|resume ID] list them; look at one
@@ -27,7 +27,7 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun search WORD... | doctor | gc   find words; find damage; free space
   agentrun export -o FILE | import FILE   take a session along, or make a page
   agentrun checkpoint PATH... | rewind ID keep files, and give them back
-  agentrun models | config | version | man DIR | completion bash|zsh|fish
+  agentrun agents|hooks|models|config|version|man DIR|completion bash|zsh|fish
 
 Flags of every command, anywhere before "--":
   --home DIR         where everything is kept (AGENTRUN_HOME)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/cmd/agentrun/internal/runview"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/task"
 )
@@ -62,12 +63,20 @@ func (e *environment) listTasks(ctx context.Context, id string) error {
 		if info.Ended != nil {
 			took = info.Ended.Sub(info.Started).Round(1e6).String()
 		}
-		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%d tokens\t%s%s\n", strings.Repeat("  ", strings.Count(info.ID, ".")), info.ID, info.Agent, info.Status, took, info.Tokens, info.URL, patchOf(info))
+		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%d tokens\t%s%s\n", strings.Repeat("  ", strings.Count(info.ID, ".")), info.ID, info.Agent, info.Status, took, info.Tokens, info.URL, patchOf(info)+reasonOf(info))
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the subagents: %w", err)
 	}
 	return nil
+}
+
+// reasonOf is why a subagent ended as it did, for the end of its line.
+func reasonOf(info task.Info) string {
+	if info.Reason == "" {
+		return ""
+	}
+	return "  " + runview.Clean(info.Reason)
 }
 
 func newTaskCommand(env *environment) *cobra.Command {
@@ -110,7 +119,8 @@ func (e *environment) sendTask(ctx context.Context, to, text string) (err error)
 		}
 		path = filepath.Join(s.ArtifactsDir(), id.String()+".jsonl")
 	}
-	if err := errors.Join(e.redactAsRun(ctx, s), s.Close()); err != nil {
+	driven, err := s.Driven()
+	if err := errors.Join(err, e.redactAsRun(ctx, s), s.Close()); err != nil {
 		return err
 	}
 	target, err := m.Open(ctx, path)
@@ -127,6 +137,9 @@ func (e *environment) sendTask(ctx context.Context, to, text string) (err error)
 	id, err := agent.Say(ctx, target, agent.Said{Text: text})
 	if err != nil {
 		return err
+	}
+	if !driven {
+		e.remark("no run is under way in the session: agentrun resume has the agent take it up")
 	}
 	if e.json {
 		return printJSON(e.stdout, map[string]string{"entry": id, "agent": to})

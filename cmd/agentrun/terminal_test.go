@@ -105,7 +105,7 @@ func TestARunAtATerminalShowsItsAgents(t *testing.T) {
 	p.show("May it? [y/N]", "until [ -e go-on ]")
 	p.press("y\r")
 	seen := p.show("✓ 1-Look  find *.go", "✓ 1-Look  scout  completed  122 tokens", "● 0-Wait  task  bash until", "● main  task Wait, Look  1,233 tokens")
-	if !strings.HasPrefix(seen, "I have it looked at: 漢字.\n") {
+	if !strings.HasPrefix(seen, "agentrun: started session ") || !strings.Contains(seen, "\nI have it looked at: 漢字.\n") {
 		t.Errorf("the screen is\n%s", seen)
 	}
 	p.resize(screen.Size{Rows: 24, Cols: 20})
@@ -133,7 +133,7 @@ func TestARunAtATerminalWithoutColours(t *testing.T) {
 	if err := p.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	if got := p.emulated(); !strings.HasPrefix(got, "Hello.\n✓ find *  ") || !strings.Contains(got, "\nBye.\nagentrun: completed: 2 requests") {
+	if got := p.emulated(); !strings.HasPrefix(got, "agentrun: started session ") || !strings.Contains(got, "\nHello.\n✓ find *  ") || !strings.Contains(got, "\nBye.\nagentrun: completed: 2 requests") {
 		t.Errorf("the screen is\n%s", got)
 	}
 	if strings.Contains(string(p.sent), "m✓") {

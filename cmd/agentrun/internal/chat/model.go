@@ -16,6 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/agent/instructions"
 	"github.com/agentrun/agentrun/cmd/agentrun/internal/runview"
 	"github.com/agentrun/agentrun/model"
 )
@@ -103,6 +104,7 @@ func (m *chatModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
 		m.talk.resize(msg.Width)
+		return m, tea.ClearScreen // terminals break and keep old rows as they like
 	case tea.KeyPressMsg:
 		return m, m.press(msg)
 	case tea.PasteMsg:
@@ -187,6 +189,9 @@ func (m *chatModel) observe(msg eventMsg) {
 		return
 	case agent.CallFinished:
 		m.later(Item{Kind: Call, Row: runview.CallRow(msg.id, m.subjects[key(e.ID)], e, 500)}, main)
+		if reason := runview.Reason(e.Result); reason != "" {
+			m.later(Item{Kind: Call, Row: runview.ReasonRow(reason)}, main)
+		}
 		delete(m.subjects, key(e.ID))
 		return
 	case agent.Answered:
@@ -248,7 +253,7 @@ func (m *chatModel) start(p *Prompt) tea.Cmd {
 }
 
 func (m *chatModel) ended(msg endedMsg) tea.Cmd {
-	m.running = false
+	m.running, m.note = false, "" // what was said of the run is over
 	m.talk.endAnswer()
 	m.asked = nil
 	out := msg.outcome
@@ -395,6 +400,13 @@ func (m *chatModel) submit() tea.Cmd {
 	}
 	m.talk.scroll = 0
 	if m.running {
+		if name, _, ok := instructions.ParseSlash(text); ok { // to the agent it would be words
+			m.note = "the agent is at work: /" + name + " is a prompt of its own, for when it has ended"
+			if !slices.Contains(m.o.Commands, name) {
+				m.note = "there is no command /" + name + "; what is to begin with a slash has a space before it"
+			}
+			return nil
+		}
 		if len(m.images) > 0 {
 			m.note = "a picture cannot be said to an agent at work: wait for its end, or cancel with esc"
 			return nil

@@ -44,6 +44,7 @@ func (m *chatModel) pressInQuestion(key, text string) {
 		m.allowed[sort(q)] = true
 	default:
 		m.note = "answer y, a or n"
+		m.answer.set("")
 		return
 	}
 	yes := said[0] != 'n'

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/agentrun/agentrun/agent"
+	"github.com/agentrun/agentrun/tool"
 )
 
 // subjects are the arguments that say what a call is about, the one that says most first.
@@ -39,6 +40,26 @@ func Subject(arguments json.RawMessage) string {
 		return short(strings.Join(names, ", "))
 	}
 	return ""
+}
+
+// Reason is why a call failed, in one line: the first one that it says, and of a command that ended otherwise the one that
+// says how; "" where it did not fail.
+func Reason(r tool.Result) string {
+	if !r.IsError {
+		return ""
+	}
+	first, last := "", ""
+	for line := range strings.Lines(r.Text) {
+		if line = strings.TrimSpace(line); line != "" {
+			if last = line; first == "" {
+				first = line
+			}
+		}
+	}
+	if strings.HasPrefix(last, "[") && last != first { // what the tool remarks of what it shows
+		return short(first) + " " + short(last)
+	}
+	return short(first)
 }
 
 func short(s string) string {
@@ -81,3 +102,6 @@ func PastRow(subject string, e agent.CallFinished) Row {
 	}
 	return r
 }
+
+// ReasonRow is below a call that failed.
+func ReasonRow(reason string) Row { return Row{{"  " + reason, Faint}} }

@@ -98,6 +98,9 @@ func (l *Live) Observe(id string, e agent.Event) {
 		about := l.subject[id+"\n"+e.ID]
 		delete(l.subject, id+"\n"+e.ID)
 		l.row(CallRow(id, about, e, l.columns()))
+		if reason := Reason(e.Result); reason != "" {
+			l.row(ReasonRow(reason).Fit(l.columns()))
+		}
 	default:
 		if _, over := e.(agent.Ended); main && (over || isRetry(e)) {
 			l.endText()
