@@ -266,7 +266,7 @@ func sealed(key []byte) bool {
 func isWord(key, lit []byte) bool {
 	switch string(key) {
 	case "type", "role", "customType", "stopReason":
-		return len(lit) <= 48 && len(bytes.Trim(lit[1:len(lit)-1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")) == 0
+		return len(lit) >= 2 && len(lit) <= 48 && len(bytes.Trim(lit[1:len(lit)-1], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._-")) == 0
 	}
 	return false
 }
