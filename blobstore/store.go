@@ -73,6 +73,21 @@ var (
 	// into memory. It can still be streamed: see Opener.
 	ErrTooLarge = errors.New("blob is too large to load into memory")
 
+	// ErrUnsupported means that the store, or a store below it, has not the
+	// ability that was asked for: see As.
+	ErrUnsupported = errors.New("this blob store cannot do that")
+
+	// ErrReadOnly means that the store was opened for reading. Nothing changed.
+	ErrReadOnly = errors.New("blob store is open for reading only")
+
+	// ErrNotLocal means that SetLocal was asked of a store that keeps nothing
+	// on this machine. Nothing was stored.
+	ErrNotLocal = errors.New("blob store keeps nothing on this machine")
+
+	// ErrQueueFull means that a layer that puts work off could not put off more
+	// before the context ended. The local copy is stored.
+	ErrQueueFull = errors.New("too many blobs wait for the remote store")
+
 	// ErrMode means that what was asked for and the store's Mode exclude each
 	// other.
 	ErrMode = errors.New("wrong blob store mode")
