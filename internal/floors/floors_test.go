@@ -9,8 +9,11 @@ import (
 // floorOf is the house. A package imports packages of lower floors only; the
 // arrows along a floor are in along.
 var floorOf = map[string]int{
-	"blobref":           0,
-	"internal/quantity": 0,
+	"blobref":                        0,
+	"gen/agent/v1":                   0,
+	"gen/agentrun/kv/v1":             0,
+	"gen/agentrun/kv/v1/kvv1connect": 0,
+	"internal/quantity":              0,
 
 	"blobstore":                1,
 	"blobstore/localdir":       1,
@@ -111,6 +114,9 @@ type arrow struct{ from, to string }
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
 	{"cmd/agentrun/internal/chat", "cmd/agentrun/internal/runview"}: "a chat shows runs",
+	{"gen/agentrun/kv/v1", "gen/agent/v1"}:                          "its messages are those of agent.v1",
+	{"gen/agentrun/kv/v1/kvv1connect", "gen/agentrun/kv/v1"}:        "the descriptor of the service",
+	{"gen/agentrun/kv/v1/kvv1connect", "gen/agent/v1"}:              "the messages of the service",
 	{"internal/terminal", "internal/screen"}:                        "the size of a terminal is that of its screen",
 	{"tool/ssh", "tool/bash"}:                                       "runs scripts for it",
 	{"tool/ssh", "tool"}:                                            "implements Tool",
