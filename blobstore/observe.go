@@ -51,3 +51,24 @@ func (s Span) End(err error) {
 		s.observer.Ended(s.ctx, s.op, time.Since(s.began), err)
 	}
 }
+
+// SpanContext names the span that a request is part of, as agent.v1 carries it from
+// one process to another. The zero value names none.
+type SpanContext struct {
+	TraceID string // 32 hexadecimal digits
+	SpanID  string // 16 hexadecimal digits
+	Flags   uint32 // of the trace, as W3C Trace Context has them: 1 is sampled
+	State   string // of the trace, in the form of the tracestate header; may be empty
+}
+
+// Propagator is an Observer whose spans go on in other processes. Stores that
+// speak to another process use it where their Observer has it.
+type Propagator interface {
+	// SpanContext returns the span of ctx, and false where there is none.
+	SpanContext(ctx context.Context) (SpanContext, bool)
+
+	// WithRemoteSpan returns a context whose operations are part of the span that
+	// another process named. What it named is unchecked: a Propagator returns ctx
+	// as it is when it can make nothing of it.
+	WithRemoteSpan(ctx context.Context, remote SpanContext) context.Context
+}

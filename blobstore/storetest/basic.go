@@ -36,7 +36,7 @@ func (s *suite) testRoundTrip(t *testing.T) {
 		data := random(size, 1)
 		ref := s.id(data)
 		set := store.Set
-		if i%2 == 1 {
+		if i%2 == 1 && !s.notLocal {
 			set = store.SetLocal
 		}
 		if err := set(t.Context(), ref, data); err != nil {
@@ -76,7 +76,7 @@ func (s *suite) testTwice(t *testing.T) {
 		if again := s.set(t, store, bytes.Clone(data)); again != ref {
 			t.Fatalf("the second Set used %v, the first %v", again, ref)
 		}
-		if err := store.SetLocal(t.Context(), ref, data); err != nil {
+		if err := store.SetLocal(t.Context(), ref, data); err != nil && !s.notLocal {
 			t.Fatalf("SetLocal of bytes that are there: %v", err)
 		}
 		wantBlob(t, store, ref, data)
@@ -247,4 +247,16 @@ func (s *suite) testReopen(t *testing.T) {
 	for size, ref := range refs {
 		wantBlob(t, store, ref, random(size, 7))
 	}
+}
+
+func (s *suite) testNotLocal(t *testing.T) {
+	if !s.notLocal {
+		t.Skip("storetest.NotLocal was not given")
+	}
+	store := s.open()
+	data := random(1000, 7)
+	if err := store.SetLocal(t.Context(), s.id(data), data); !errors.Is(err, blobstore.ErrNotLocal) {
+		t.Errorf("SetLocal = %v, want ErrNotLocal", err)
+	}
+	wantAbsent(t, store, s.id(data))
 }

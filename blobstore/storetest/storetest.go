@@ -49,12 +49,20 @@ func Largest(size int) Option {
 	return func(s *suite) { s.largest = size }
 }
 
+// NotLocal says that the store keeps nothing on this machine: SetLocal refuses with
+// blobstore.ErrNotLocal what Set would store.
+func NotLocal() Option {
+	return func(s *suite) { s.notLocal = true }
+}
+
 type suite struct {
 	open    func() blobstore.Store
 	mode    blobstore.Mode
 	reopen  func(blobstore.Store) blobstore.Store
 	corrupt func(blobstore.Store, blobref.Ref, []byte) error
 	largest int
+
+	notLocal bool
 }
 
 // Run runs the suite. open returns a new, empty store each time it is called;
@@ -79,6 +87,7 @@ func Run(t *testing.T, open func() blobstore.Store, opts ...Option) {
 		{"storing twice is storing once", s.testTwice},
 		{"slices belong to the caller", s.testAliasing},
 		{"a cancelled context changes nothing", s.testCancelled},
+		{"a store without a place on this machine says so", s.testNotLocal},
 		{"the zero reference is refused", s.testZeroRef},
 		{"a random history agrees with a map", s.testHistory},
 		{"writers of one blob do not disturb each other", s.testConcurrentSame},
