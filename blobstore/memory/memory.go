@@ -2,6 +2,9 @@
 // whose owner bounds what goes in. It has every ability that blobstore names and
 // shares no bytes with its callers. It holds what it is given, all of it, until
 // Delete. Safe for concurrent use.
+//
+// To an observer it is the layer in_memory. What reads a blob is a get_blob,
+// Open and GetRange included, and what stores one a set_blob.
 package memory
 
 import (
@@ -19,7 +22,8 @@ import (
 
 // Store is a blob store in memory. The zero value is an empty Verified store.
 type Store struct {
-	mode blobstore.Mode
+	mode     blobstore.Mode
+	observer blobstore.Observer // nil: nobody looks
 
 	mu    sync.RWMutex
 	blobs map[blobref.Ref]blob // guarded by mu; the bytes inside never change
@@ -42,14 +46,34 @@ var (
 	_ blobstore.Moder       = (*Store)(nil)
 )
 
+// Option says something about a store that New makes.
+type Option func(*Store)
+
+// Observed tells o what the store does.
+func Observed(o blobstore.Observer) Option {
+	return func(s *Store) { s.observer = o }
+}
+
 // New returns an empty store.
-func New(mode blobstore.Mode) *Store { return &Store{mode: mode} }
+func New(mode blobstore.Mode, opts ...Option) *Store {
+	s := &Store{mode: mode}
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
+}
+
+func (s *Store) begin(ctx context.Context, name string) (context.Context, blobstore.Span) {
+	return blobstore.Begin(ctx, s.observer, blobstore.Op{Layer: "in_memory", Name: name})
+}
 
 // Mode returns the mode that the store was made with.
 func (s *Store) Mode() blobstore.Mode { return s.mode }
 
 // Get returns a copy of the blob.
-func (s *Store) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
+func (s *Store) Get(ctx context.Context, ref blobref.Ref) (_ []byte, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	b, err := s.find(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -71,7 +95,13 @@ func (s *Store) find(ctx context.Context, ref blobref.Ref) (blob, error) {
 }
 
 // Set stores a copy of data. An Opaque store replaces what ref held.
-func (s *Store) Set(ctx context.Context, ref blobref.Ref, data []byte) error {
+func (s *Store) Set(ctx context.Context, ref blobref.Ref, data []byte) (err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	return s.set(ctx, ref, data)
+}
+
+func (s *Store) set(ctx context.Context, ref blobref.Ref, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("storing %s: %w", ref, err)
 	}
@@ -98,15 +128,27 @@ func (s *Store) store(ref blobref.Ref, data []byte) {
 }
 
 // SetLocal is Set: nothing here is remote.
-func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) error {
-	return s.Set(ctx, ref, data)
+func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) (err error) {
+	ctx, span := s.begin(ctx, "set_blob_locally_only")
+	defer func() { span.End(err) }()
+	return s.set(ctx, ref, data)
 }
 
 // Flush has nothing to wait for.
-func (s *Store) Flush(context.Context) error { return nil }
+func (s *Store) Flush(ctx context.Context) error {
+	_, span := s.begin(ctx, "flush")
+	span.End(nil)
+	return nil
+}
 
 // PutBytes stores a copy of data under the reference of its content.
-func (s *Store) PutBytes(ctx context.Context, data []byte) (blobref.Ref, error) {
+func (s *Store) PutBytes(ctx context.Context, data []byte) (_ blobref.Ref, err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	return s.putBytes(ctx, data)
+}
+
+func (s *Store) putBytes(ctx context.Context, data []byte) (blobref.Ref, error) {
 	if err := ctx.Err(); err != nil {
 		return blobref.Ref{}, fmt.Errorf("storing %d bytes: %w", len(data), err)
 	}
@@ -116,12 +158,14 @@ func (s *Store) PutBytes(ctx context.Context, data []byte) (blobref.Ref, error) 
 }
 
 // Put stores what r yields under the reference of its content.
-func (s *Store) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error) {
+func (s *Store) Put(ctx context.Context, r io.Reader) (_ blobref.Ref, _ int64, err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return blobref.Ref{}, 0, fmt.Errorf("storing a stream: %w", err)
 	}
-	ref, err := s.PutBytes(ctx, data)
+	ref, err := s.putBytes(ctx, data)
 	if err != nil {
 		return blobref.Ref{}, 0, err
 	}
@@ -179,7 +223,9 @@ func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
 
 // Open opens the blob for reading. It stays readable when it is deleted or
 // replaced meanwhile.
-func (s *Store) Open(ctx context.Context, ref blobref.Ref) (blobstore.Blob, error) {
+func (s *Store) Open(ctx context.Context, ref blobref.Ref) (_ blobstore.Blob, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	b, err := s.find(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -198,7 +244,9 @@ func (r reader) Size() int64                                  { return r.r.Size(
 func (reader) Close() error                                   { return nil }
 
 // GetRange returns a copy of a part of the blob.
-func (s *Store) GetRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]byte, error) {
+func (s *Store) GetRange(ctx context.Context, ref blobref.Ref, off, n int64) (_ []byte, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	if off < 0 || n < 0 {
 		return nil, fmt.Errorf("getting %d bytes at %d of %s: negative range", n, off, ref)
 	}

@@ -51,6 +51,7 @@ var floorOf = map[string]int{
 	"redact":                   1,
 
 	"artifacts":                2,
+	"blobstore/otelobserver":   2,
 	"config":                   2,
 	"redact/gitleaks":          2,
 	"redact/vault":             2,
