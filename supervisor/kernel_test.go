@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/agentrun/agentrun/internal/process"
 	"github.com/agentrun/agentrun/tool/bash"
 	"github.com/agentrun/agentrun/tool/python"
+	"golang.org/x/sys/unix"
 )
 
 func needPython(t *testing.T) {
@@ -127,14 +129,11 @@ func TestNothingIsLeftOfAKernelWhoseSupervisorIsKilled(t *testing.T) {
 	}
 	pids := numbers(t, out.String())
 	owner := parent(t, pids[2])
+	ends := endsOf(t, pids)
 	if err := syscall.Kill(owner, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range pids {
-		for alive(pid) { // or this never ends
-			time.Sleep(time.Millisecond)
-		}
-	}
+	ends.await(t)
 }
 
 func numbers(t *testing.T, line string) (list []int) {
@@ -158,7 +157,40 @@ func parent(t *testing.T, pid int) int {
 	return s.Parent
 }
 
-func alive(pid int) bool {
-	s, err := process.ReadStat(pid)
-	return err == nil && !s.Dead()
+// processEnds are descriptors of processes that live.
+type processEnds map[int]int
+
+// endsOf holds on to processes, so that another one with the number of one that is gone is not taken for it.
+func endsOf(t *testing.T, pids []int) processEnds {
+	t.Helper()
+	ends := processEnds{}
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if errors.Is(err, unix.ESRCH) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		ends[pid] = fd
+	}
+	return ends
+}
+
+// await waits until all of them have ended, and is told so by the kernel.
+func (p processEnds) await(t *testing.T) {
+	t.Helper()
+	for pid, fd := range p {
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20_000)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil || n == 0 {
+				t.Fatalf("process %d is left (%v)", pid, err)
+			}
+			break
+		}
+	}
 }

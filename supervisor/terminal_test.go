@@ -111,25 +111,16 @@ func TestNothingIsLeftOfAJobAtATerminalWhoseSupervisorIsKilled(t *testing.T) {
 			t.Fatal(at, err)
 		}
 	}
-	stat, err := process.ReadStat(owner)
-	if err != nil {
-		t.Fatal(err)
+	pids := []int{owner} // which takes a moment to be gone, too
+	for _, m := range at {
+		pids = append(pids, m.PID)
 	}
-	at = append(at, process.Member{PID: owner, Stat: stat}) // which takes a moment to be gone, too
+	ends := endsOf(t, pids)
 	if err := syscall.Kill(owner, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range at {
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-			s, err := process.ReadStat(m.PID)
-			if err != nil || s.Dead() || s.Start != m.Start {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d is left", m.PID)
-			}
-		}
-	}
+	ends.await(t)
+
 	if list := jobs(); list[0].State != Killed || list[0].ID != strconv.FormatInt(id, 10) || list[0].Terminal == nil {
 		t.Errorf("%+v", list[0])
 	}

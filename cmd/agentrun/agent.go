@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,7 +24,6 @@ import (
 	"github.com/agentrun/agentrun/agent/plan"
 	"github.com/agentrun/agentrun/checkpoint"
 	"github.com/agentrun/agentrun/config"
-	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
@@ -35,9 +32,7 @@ import (
 	"github.com/agentrun/agentrun/task/isolation"
 	"github.com/agentrun/agentrun/tool"
 	"github.com/agentrun/agentrun/tool/bash"
-	"github.com/agentrun/agentrun/tool/shell"
 	"github.com/agentrun/agentrun/tool/toolset"
-	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 // Exit statuses of run and resume; statusError is a run that failed.
@@ -570,167 +565,9 @@ done; then you say in a few sentences what you did, and what is left open.
 - Long output is shortened in the middle, and whole at the URL that its notice names: read that with the tool read.
 - Give subagents what can be done side by side. What they report is at agent://<id>.`
 
-// mainTools are those of the agent of the session. In a chat its shell goes on between the runs.
-func (c *agentCommand) mainTools(b *workbench) (tools []tool.Tool, release func(), err error) {
-	if c.chat == nil {
-		return agentTools(b)
-	}
-	if c.chat.tools == nil {
-		if c.chat.tools, c.chat.release, err = agentTools(b); err != nil {
-			return nil, nil, err
-		}
-	}
-	return slices.Clip(c.chat.tools), func() {}, nil
-}
-
-// agentTools are the tools of an agent, with a shell that goes on between its calls.
-func agentTools(b *workbench) (tools []tool.Tool, release func(), err error) {
-	sh, err := shell.New(shell.Options{Dir: b.files.Dir(), Sandbox: b.policy})
-	if err != nil {
-		return nil, nil, err
-	}
-	set, err := toolsOf(b)
-	if err != nil {
-		return nil, nil, errors.Join(err, sh.Close())
-	}
-	tools = set.Tools()
-	for _, t := range tools {
-		if t, ok := t.(*bash.Tool); ok {
-			t.Shell, t.Sandbox = sh, nil // the shell has its sandbox for its life
-		}
-	}
-	return tools, func() { _ = sh.Close() }, nil // what it ran is over, and in the log
-}
-
-// spacesOf is where a home has the files of isolated subagents.
-func spacesOf(home string) string { return filepath.Join(home, "isolated") }
-
-// subagentTools are the tools of a subagent, which work where it does.
-func subagentTools(b *workbench, of task.Subagent) (tools []tool.Tool, release func(), err error) {
-	own := *b
-	own.session = of.Session
-	if !of.Isolated {
-		return agentTools(&own)
-	}
-	own.files, err = workspace.Open(workspace.Options{
-		Dir: of.Dir, Roots: []string{of.Dir}, Sync: b.durability.value == session.Sync, Seen: seenBy(of.Session),
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	own.policy = policyOf(b, of)
-	tools, done, err := agentTools(&own)
-	if err != nil {
-		return nil, nil, errors.Join(err, own.files.Close())
-	}
-	return tools, func() { done(); _ = own.files.Close() }, nil // which only was looked through
-}
-
-// policyOf is what commands of a subagent may do.
-func policyOf(b *workbench, of task.Subagent) *sandbox.Policy {
-	if b.policy == nil || !of.Isolated {
-		return b.policy
-	}
-	policy := *b.policy
-	policy.Roots = []string{of.Dir}
-	return &policy
-}
-
-// runProgram runs a program that is a subagent, in a shell of its own: what it has started ends with that.
-func runProgram(ctx context.Context, b *workbench, of task.Subagent, argv []string, stdin string) (res bash.Result, err error) {
-	sh, err := shell.New(shell.Options{Dir: of.Dir, Sandbox: policyOf(b, of), Once: true})
-	if err != nil {
-		return res, err
-	}
-	defer func() { err = errors.Join(err, sh.Close()) }()
-	o := bash.Options{
-		Script: bash.Quote(argv), Shell: sh, Dir: of.Dir, Log: of.Session, Artifacts: b.kept(), Redact: b.session.Redactor(),
-	}
-	if stdin != "" {
-		f, err := durable.CreateTemp(durable.OS, of.Session.ArtifactsDir(), "stdin")
-		if err != nil {
-			return res, fmt.Errorf("keeping what the program reads: %w", err)
-		}
-		_, err = f.Write([]byte(stdin))
-		defer func() { _ = durable.OS.Remove(f.Name()) }() // else gc does
-		if err = errors.Join(err, f.Close()); err != nil {
-			return res, fmt.Errorf("keeping what the program reads: %w", err)
-		}
-		o.StdinPath = f.Name()
-	}
-	return bash.Run(ctx, o)
-}
-
 // agentTypes are the types of agents of a project, of the home, and those that are built in.
 func agentTypes(cwd, home string) ([]task.Type, []error) {
 	return task.Types(filepath.Join(cwd, ".agentrun", "agents"), filepath.Join(cwd, ".claude", "agents"), filepath.Join(home, "agents"))
-}
-
-// allowedTools is the value of --allow.
-type allowedTools []string
-
-func (a *allowedTools) String() string { return strings.Join(*a, " ") }
-func (a *allowedTools) Type() string   { return "TOOL" }
-
-func (a *allowedTools) Set(name string) error {
-	set, err := toolsOf(nil)
-	if err == nil {
-		err = set.Knows(name)
-	}
-	if err == nil && !slices.Contains(*a, name) {
-		*a = append(*a, name)
-	}
-	return err
-}
-
-// permissionsFile is the name of the file of rules in a home.
-const permissionsFile = "permissions.json"
-
-// permissions are the rules of a home, with defaults for what they do not say. What no sandbox confines is denied, but for
-// the tools that are allowed for this run.
-func permissions(home string, confined bool, allowed []string) (*permission.Rules, error) {
-	path := filepath.Join(home, permissionsFile)
-	ours := permission.Rules{Source: "agentrun", Default: permission.Deny, ByTool: map[string]permission.Action{}, Why: map[string]string{}}
-	for _, name := range []string{"read", "grep", "find", "edit", "write", "task", "merge", "yield", "skill", "todo", "mode"} {
-		ours.ByTool[name] = permission.Allow
-	}
-	for _, name := range []string{"bash", "python", "ssh"} {
-		why := "what it runs is in no sandbox here"
-		if name == "ssh" {
-			why = "what runs on another host is in no sandbox of this one"
-		} else if confined {
-			ours.ByTool[name] = permission.Allow
-			continue
-		}
-		ours.Why[name] = fmt.Sprintf("%s; --allow %s, or a rule for it in %s, permits it", why, name, path)
-	}
-	rules := ours
-	data, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("reading the rules for calls: %w", err)
-	default:
-		if rules, err = permission.Parse(path, data); err != nil {
-			return nil, err
-		}
-		if rules.Defaulted {
-			rules.Default, rules.Why = ours.Default, ours.Why
-			for name := range rules.ByTool {
-				delete(ours.Why, name)
-			}
-			maps.Copy(ours.ByTool, rules.ByTool)
-			rules.ByTool = ours.ByTool
-		}
-	}
-	if len(allowed) > 0 && rules.ByTool == nil {
-		rules.ByTool = map[string]permission.Action{}
-	}
-	for _, name := range allowed {
-		rules.ByTool[name] = permission.Allow
-		delete(rules.Why, name)
-	}
-	return &rules, nil
 }
 
 // lastingName is a model's name that means the same in every directory.
