@@ -8,15 +8,18 @@
 // It holds a store to the contract of package blobstore, in mode Verified or,
 // with the option Opaque, in mode Opaque. Abilities that the store has are tested
 // against Get, so that a layer cannot forward one past what it does to the bytes;
-// abilities that it has not are reported as skipped. A layer (an Unwrapper) fails
-// when it lacks an ability that the store below has.
+// abilities that it has not, or answers with blobstore.ErrUnsupported, are reported
+// as skipped. A layer (an Unwrapper) fails when it lacks an ability that the store
+// below has. RunFaults is the suite of a layer whose store below fails.
 package storetest
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -63,6 +66,8 @@ type suite struct {
 	largest int
 
 	notLocal bool
+	// For RunFaults.
+	opaqueBelow, trustsBelow, realTime bool
 }
 
 // Run runs the suite. open returns a new, empty store each time it is called;
@@ -86,6 +91,7 @@ func Run(t *testing.T, open func() blobstore.Store, opts ...Option) {
 		{"the empty blob is a blob", s.testEmpty},
 		{"storing twice is storing once", s.testTwice},
 		{"slices belong to the caller", s.testAliasing},
+		{"slices handed out stay as they are", s.testHandedOut},
 		{"a cancelled context changes nothing", s.testCancelled},
 		{"a store without a place on this machine says so", s.testNotLocal},
 		{"the zero reference is refused", s.testZeroRef},
@@ -97,6 +103,8 @@ func Run(t *testing.T, open func() blobstore.Store, opts ...Option) {
 		{"a verified store reports damage and heals", s.testCorrupt},
 		{"an opaque store takes any bytes under any id", s.testAnyBytes},
 		{"an opaque store replaces atomically", s.testReplaceAtomically},
+		{"an opaque store replaces by every way in", s.testReplaceEveryWay},
+		{"an opaque store keeps the value an open reader began with", s.testReplaceUnderReader},
 		{"Stat describes", s.testStat},
 		{"Walk lists", s.testWalk},
 		{"Delete removes", s.testDelete},
@@ -171,6 +179,8 @@ func sameBytes(got, want []byte) error {
 	}
 	return fmt.Errorf("%d bytes, want %d; they differ from byte %d on", len(got), len(want), n)
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // random returns size bytes that are the same in every run.
 func random(size int, seed byte) []byte {

@@ -24,7 +24,7 @@ type flawed struct{ blobstore.Store }
 // each.
 var flaws = []struct {
 	name    string
-	foundBy string
+	foundBy string // a part of the path of the test
 	make    func() blobstore.Store
 	opts    []storetest.Option
 }{
@@ -33,6 +33,12 @@ var flaws = []struct {
 	{"the last byte lost", "a stored blob comes back", func() blobstore.Store { return lastByteLost{verified()} }, nil},
 	{"the caller's slice kept", "slices belong to the caller", func() blobstore.Store { return newSharing(true, false) }, nil},
 	{"the stored slice handed out", "slices belong to the caller", func() blobstore.Store { return newSharing(false, true) }, nil},
+	{"a slice that waits in a queue", "slices belong to the caller", func() blobstore.Store { return &queueing{flawed: verified()} }, nil},
+	{"a slice kept by SetLocal", "slices belong to the caller", func() blobstore.Store { return newSharing(true, false).localOnly() }, nil},
+	{"room behind a slice used", "slices belong to the caller", func() blobstore.Store { return appending{verified()} }, nil},
+	{"ranges of the stored slice", "slices belong to the caller", func() blobstore.Store { return rangesShared{newSharing(false, false)} }, nil},
+	{"a value replaced in place", "slices handed out stay as they are", func() blobstore.Store { return &inPlace{blobs: make(map[blobref.Ref][]byte)} }, []storetest.Option{storetest.Opaque()}},
+	{"a replaced value cached", "an opaque store replaces by every way in", func() blobstore.Store { return staleCache{memory.New(blobstore.Opaque), new(sync.Map)} }, []storetest.Option{storetest.Opaque()}},
 	{"no look at the context", "a cancelled context changes nothing", func() blobstore.Store { return heedless{verified()} }, nil},
 	{"no look at the hash", "a verified store refuses other bytes", func() blobstore.Store { return flawed{memory.New(blobstore.Opaque)} }, nil},
 	{"the first value kept", "an opaque store takes any bytes under any id", func() blobstore.Store { return firstKept{flawed{memory.New(blobstore.Opaque)}} }, []storetest.Option{storetest.Opaque()}},
@@ -52,17 +58,25 @@ func TestTheSuiteFindsFlaws(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a process and a whole suite for each flaw")
 	}
+	found := make(map[string]string) // by test of the suite
 	for _, flaw := range flaws {
-		t.Run(flaw.name, func(t *testing.T) {
+		found[flaw.name] = flaw.foundBy
+	}
+	for _, flaw := range faultFlaws {
+		found[flaw.name] = flaw.foundBy
+	}
+	for name, foundBy := range found {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFlawed$", "-test.v", "-rapid.nofailfile")
-			cmd.Env = append(os.Environ(), "STORETEST_FLAW="+flaw.name)
+			cmd.Env = append(os.Environ(), "STORETEST_FLAW="+name)
 			out, err := cmd.CombinedOutput()
 			if err == nil {
-				t.Fatalf("the suite passes a store with %s", flaw.name)
+				t.Fatalf("the suite passes a store with %s", name)
 			}
 			want := "--- FAIL: TestFlawed"
-			if flaw.foundBy != "" {
-				want += "/" + strings.ReplaceAll(flaw.foundBy, " ", "_")
+			if foundBy != "" {
+				want += "/" + strings.ReplaceAll(foundBy, " ", "_")
 			}
 			if !strings.Contains(string(out), want) || strings.Contains(string(out), "panic:") {
 				t.Errorf("%q is not in the output:\n%s", want, out)
@@ -79,6 +93,11 @@ func TestFlawed(t *testing.T) {
 	for _, flaw := range flaws {
 		if flaw.name == name {
 			storetest.Run(t, flaw.make, append(flaw.opts, storetest.Largest(1<<20))...)
+		}
+	}
+	for _, flaw := range faultFlaws {
+		if flaw.name == name {
+			storetest.RunFaults(t, flaw.make, flaw.opts...)
 		}
 	}
 }

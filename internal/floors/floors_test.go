@@ -21,6 +21,7 @@ var floorOf = map[string]int{
 	"internal/quantity":                 0,
 
 	"blobstore":                1,
+	"blobstore/faultstore":     1,
 	"blobstore/localdir":       1,
 	"blobstore/memory":         1,
 	"blobstore/storetest":      1,
@@ -142,6 +143,9 @@ var along = map[arrow]string{
 	{"blobstore/localdir", "blobstore"}:                                    "a layer implements the Store interface",
 	{"blobstore/memory", "blobstore"}:                                      "a layer implements the Store interface",
 	{"blobstore/storetest", "blobstore"}:                                   "the suite that every Store passes",
+	{"blobstore/faultstore", "blobstore"}:                                  "wraps a Store to inject faults",
+	{"blobstore/storetest", "blobstore/faultstore"}:                        "the store below a layer fails",
+	{"blobstore/storetest", "blobstore/memory"}:                            "what is below the store that fails",
 	{"blobstore/localdir", "internal/durable"}:                             "only durable renames, locks and syncs",
 	{"internal/durable/faultfs", "internal/durable"}:                       "wraps its FS to inject faults",
 	{"internal/seal", "internal/durable"}:                                  "only durable makes files",
