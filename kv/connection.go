@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/agentrun/agentrun/blobstore"
 )
 
 // connection is one stream of a Remote.
@@ -31,7 +33,7 @@ func (c *connection) ask(id uint32, asked *call) {
 // keepConnected makes connections as long as calls want them.
 func (r *Remote) keepConnected(ctx context.Context, first Stream) {
 	defer close(r.done)
-	defer r.failAll(ErrClosed, true)
+	defer r.closed()
 	stream, failures := first, 0
 	for {
 		if stream == nil {
@@ -45,6 +47,9 @@ func (r *Remote) keepConnected(ctx context.Context, first Stream) {
 			}
 			var err error
 			if stream, err = r.dialOnce(ctx); err != nil {
+				if errors.Is(err, ErrClosed) {
+					return
+				}
 				failures++
 				r.disconnected(err)
 				continue
@@ -98,15 +103,12 @@ func (r *Remote) pause(ctx context.Context, failures int) bool {
 // disconnected notes why there is no connection, and asks for another one where calls
 // wait.
 func (r *Remote) disconnected(err error) {
-	if errors.Is(err, ErrRefused) {
-		r.failAll(err, false)
-		return
-	}
+	refused := errors.Is(err, ErrRefused)
 	r.mu.Lock()
 	r.broken = err
 	var hopeless []*call
 	for id, c := range r.calls {
-		if c.asked >= r.opts.Attempts {
+		if refused || c.asked >= r.opts.Attempts {
 			delete(r.calls, id)
 			hopeless = append(hopeless, c)
 		}
@@ -114,26 +116,25 @@ func (r *Remote) disconnected(err error) {
 	waiting := len(r.calls) > 0
 	r.mu.Unlock()
 	for _, c := range hopeless {
-		c.reply <- reply{err: fmt.Errorf("%w: asked over %d connections: %w", ErrUnavailable, r.opts.Attempts, err)}
+		failed := err
+		if !refused {
+			failed = &blobstore.UnavailableError{Err: fmt.Errorf("asked over %d connections: %w", r.opts.Attempts, err)}
+		}
+		c.reply <- reply{err: failed}
 	}
 	if waiting {
 		r.want()
 	}
 }
 
-// failAll fails every call that waits, and those to come: for good, or until a dial
-// succeeds.
-func (r *Remote) failAll(err error, forGood bool) {
+// closed fails every call that waits, and those to come.
+func (r *Remote) closed() {
 	r.mu.Lock()
 	calls := r.calls
-	if forGood {
-		r.calls = nil
-	} else {
-		r.calls, r.refused = make(map[uint32]*call), err
-	}
+	r.calls = nil
 	r.mu.Unlock()
 	for _, c := range calls {
-		c.reply <- reply{err: err}
+		c.reply <- reply{err: ErrClosed}
 	}
 }
 
@@ -168,7 +169,7 @@ func (r *Remote) converse(ctx context.Context, stream Stream) (heard bool, err e
 // connected takes the connection for new calls, and asks again what waits.
 func (r *Remote) connected(conn *connection) {
 	r.mu.Lock()
-	r.conn, r.refused = conn, nil
+	r.conn = conn
 	ids := slices.Sorted(maps.Keys(r.calls))
 	r.mu.Unlock()
 	for _, id := range ids {

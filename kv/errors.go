@@ -14,12 +14,8 @@ var (
 	ErrClosed = errors.New("the stream to the other side is closed")
 
 	// ErrTimeout means that no answer came in the time that the options give. What
-	// was to be stored may have been stored.
+	// was to be stored may have been stored. It comes with blobstore.ErrUnavailable.
 	ErrTimeout = errors.New("the other side did not answer in time")
-
-	// ErrUnavailable means that the connection broke each time the request was
-	// asked. What was to be stored may have been stored.
-	ErrUnavailable = errors.New("the other side cannot be reached")
 
 	// ErrRefused means that the other side will not speak with us, however often it
 	// is dialled: a wrong token, a wrong certificate, no such service. A dialling
@@ -35,7 +31,7 @@ var (
 )
 
 // PeerError is what the other side says about a request that failed. It matches the
-// errors of package blobstore, and ErrTimeout, by which an agentrun on the other side
+// errors of package blobstore by which an agentrun on the other side
 // failed; other peers send text alone.
 type PeerError struct {
 	Message string // of the other side, up to 1 KiB
@@ -53,6 +49,8 @@ func (e *PeerError) Is(target error) bool {
 // code is an error's place in coded: part of the format, never reused.
 type code uint64
 
+const unavailable code = 10
+
 // coded lists the errors that cross the stream.
 var coded = [...]error{
 	1: blobstore.ErrCorrupt,
@@ -65,8 +63,8 @@ var coded = [...]error{
 	8: blobstore.ErrUnsupported,
 	9: blobref.ErrInvalid,
 
-	10: ErrTimeout,
-	11: ErrProtocol,
+	unavailable: blobstore.ErrUnavailable,
+	11:          ErrProtocol,
 }
 
 // peerError describes err to the other side.
@@ -82,7 +80,7 @@ func peerError(err error) *PeerError {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		e.code = 10
+		e.code = unavailable
 	}
 	return e
 }

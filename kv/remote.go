@@ -2,7 +2,6 @@ package kv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -33,7 +32,7 @@ type RemoteOptions struct {
 	Timeout time.Duration
 
 	// Attempts is over how many connections one request is asked before it fails with
-	// ErrUnavailable; 10 by default.
+	// blobstore.ErrUnavailable; 10 by default.
 	Attempts int
 
 	// Backoff is the pause before the second attempt to connect, and BackoffLimit
@@ -69,8 +68,8 @@ func (o RemoteOptions) withDefaults() RemoteOptions {
 }
 
 // DialFunc opens a stream to a peer that answers. Its context is for the dialling
-// alone. An error that matches ErrRefused fails the calls that wait; after others it is
-// called again.
+// alone. An error that matches ErrRefused fails the calls that wait, one that matches
+// ErrClosed all that come too; after others it is called again.
 type DialFunc func(ctx context.Context) (Stream, error)
 
 // Once returns a DialFunc for a stream that is there and that nothing can replace.
@@ -78,7 +77,7 @@ func Once(stream Stream) DialFunc {
 	var used atomic.Bool
 	return func(context.Context) (Stream, error) {
 		if used.Swap(true) {
-			return nil, fmt.Errorf("%w: %w", ErrRefused, ErrClosed)
+			return nil, ErrClosed
 		}
 		return stream, nil
 	}
@@ -99,13 +98,12 @@ type Remote struct {
 	done   chan struct{} // the goroutine that keeps the connection has ended
 	wanted chan struct{} // a call waits for a connection
 
-	mu      sync.Mutex
-	calls   map[uint32]*call   // guarded by mu: those that wait for an answer
-	nextID  uint32             // guarded by mu
-	conn    *connection        // guarded by mu; nil while there is none
-	broken  error              // guarded by mu: why there is none
-	refused error              // guarded by mu: calls fail with it until a dial succeeds
-	sets    map[*call]struct{} // guarded by mu: Flush waits for them
+	mu     sync.Mutex
+	calls  map[uint32]*call   // guarded by mu: those that wait for an answer
+	nextID uint32             // guarded by mu
+	conn   *connection        // guarded by mu; nil while there is none
+	broken error              // guarded by mu: why there is none
+	sets   map[*call]struct{} // guarded by mu: Flush waits for them
 
 	stats struct{ asked, askedAgain, answered, ignored, connections atomic.Int64 }
 }
@@ -221,8 +219,8 @@ func (r *Remote) get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 	return got.data, nil
 }
 
-// Set has the blob stored. An error that is ErrTimeout, ErrUnavailable, ErrClosed or
-// of the context leaves open whether it is.
+// Set has the blob stored. An error that matches blobstore.ErrUnavailable, ErrClosed
+// or the context's leaves open whether it is.
 func (r *Remote) Set(ctx context.Context, ref blobref.Ref, data []byte) error {
 	ctx, span := blobstore.Begin(ctx, r.opts.Observer, set.op("remote"))
 	err := r.check(ctx, ref, data)
@@ -341,14 +339,18 @@ func (r *Remote) ask(ctx context.Context, k kind, ref blobref.Ref, data []byte) 
 	case got := <-c.reply:
 		return got, got.err
 	case <-ctx.Done():
-		return reply{}, errors.Join(ctx.Err(), r.forget(id, c))
+		return reply{}, because(ctx.Err(), r.forget(id, c))
 	case <-expired:
-		err := r.forget(id, c)
-		if err != nil {
-			return reply{}, fmt.Errorf("%w (%v): %w", ErrTimeout, r.opts.Timeout, err)
-		}
-		return reply{}, fmt.Errorf("%w (%v)", ErrTimeout, r.opts.Timeout)
+		return reply{}, &blobstore.UnavailableError{Err: because(fmt.Errorf("%w (%v)", ErrTimeout, r.opts.Timeout), r.forget(id, c))}
 	}
+}
+
+// because adds why there is no connection, where that is the case.
+func because(err, broken error) error {
+	if broken == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, broken)
 }
 
 // send gives the call an id and has its request sent: now, where there is a
@@ -358,12 +360,6 @@ func (r *Remote) send(c *call) (id uint32, err error) {
 	if r.calls == nil {
 		r.mu.Unlock()
 		return 0, ErrClosed
-	}
-	if r.refused != nil {
-		err := r.refused
-		r.mu.Unlock()
-		r.want()
-		return 0, err
 	}
 	for {
 		id = r.nextID
@@ -475,4 +471,3 @@ func (r *Remote) answeredTooLarge(tooLarge *TooLargeError) {
 	r.stats.answered.Add(1)
 	c.reply <- reply{err: fmt.Errorf("%w: %w", blobstore.ErrTooLarge, tooLarge)}
 }
-

@@ -75,10 +75,10 @@ var ErrFlags = errors.New("envelope with unknown flags")
 
 // Reader reads envelopes. Not for concurrent use.
 type Reader struct {
-	r       *bufio.Reader
-	limit   int
-	held    int    // bytes of the last message, still in r
-	large   []byte // a message that r cannot hold; reused while it is small
+	r     *bufio.Reader
+	limit int
+	held  int    // bytes of the last message, still in r
+	large []byte // a message that r cannot hold; reused while it is small
 }
 
 // NewReader returns a reader of messages of up to limit bytes.

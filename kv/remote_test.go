@@ -1,0 +1,53 @@
+package kv_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/memory"
+	"github.com/agentrun/agentrun/blobstore/storetest"
+	"github.com/agentrun/agentrun/kv"
+)
+
+// pair returns a Remote over a Controlled of store, in this process.
+func pair(t *testing.T, store blobstore.Store, controlled kv.ControlledOptions, remote kv.RemoteOptions) (*kv.Remote, *kv.Controlled) {
+	t.Helper()
+	c := kv.NewControlled(store, controlled)
+	asker, answerer := kv.Pipe(c.MaxMessage())
+	served := make(chan error, 1)
+	go func() { served <- c.Serve(t.Context(), answerer) }()
+	r := kv.NewRemote(kv.Once(asker), remote)
+	t.Cleanup(func() {
+		r.Close()
+		<-served
+	})
+	return r, c
+}
+
+// trusting says that it is Verified and checks nothing: what it is damaged by comes
+// out of it, and what must not go in is for others to stop.
+type trusting struct{ *memory.Store }
+
+func (trusting) Mode() blobstore.Mode { return blobstore.Verified }
+
+func TestARemoteIsAStore(t *testing.T) {
+	t.Run("verified", func(t *testing.T) {
+		below := make(map[blobstore.Store]trusting)
+		storetest.Run(t, func() blobstore.Store {
+			store := trusting{memory.New(blobstore.Opaque)}
+			r, _ := pair(t, store, kv.ControlledOptions{}, kv.RemoteOptions{})
+			below[r] = store
+			return r
+		}, storetest.NotLocal(), storetest.Corrupt(func(s blobstore.Store, ref blobref.Ref, data []byte) error {
+			return below[s].Set(context.Background(), ref, data)
+		}))
+	})
+	t.Run("opaque", func(t *testing.T) {
+		storetest.Run(t, func() blobstore.Store {
+			r, _ := pair(t, memory.New(blobstore.Opaque), kv.ControlledOptions{}, kv.RemoteOptions{Mode: blobstore.Opaque})
+			return r
+		}, storetest.NotLocal(), storetest.Opaque())
+	})
+}
