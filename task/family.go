@@ -5,17 +5,19 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
 // family is what the log of an agent says of its subagents.
 type family struct {
-	spawns []Spawn         // in their order
-	ends   map[string]End  // the last of each
-	late   []End           // those that no call waits for, in their order
-	merged map[string]bool // the patches that were merged, by artifact
-	told   map[told]bool   // the reports that were handed to the agent
+	spawns []Spawn                // in their order
+	ends   map[string]End         // the last of each
+	spent  map[string]agent.Spent // by each in all of its runs that ended
+	late   []End                  // those that no call waits for, in their order
+	merged map[string]bool        // the patches that were merged, by artifact
+	told   map[told]bool          // the reports that were handed to the agent
 }
 
 // told is a report that was handed to an agent without a call that waited for it: the details of the message.
@@ -66,6 +68,7 @@ func (f *family) note(c entry.Custom) {
 			if _, later := f.ends[end.ID]; !later {
 				f.ends[end.ID] = end
 			}
+			f.spend(end)
 		}
 	case MergeType:
 		var m Merged
@@ -81,6 +84,18 @@ func (f *family) note(c entry.Custom) {
 			f.spawns = append(f.spawns, spawn)
 		}
 	}
+}
+
+// spend adds what a run of a subagent took.
+func (f *family) spend(end End) {
+	if f.spent == nil {
+		f.spent = map[string]agent.Spent{}
+	}
+	all := f.spent[end.ID]
+	all.Requests += end.Spent.Requests
+	all.Tokens += end.Spent.Tokens
+	all.Cost += end.Spent.Cost
+	f.spent[end.ID] = all
 }
 
 // has reports whether the agent has started a subagent.

@@ -25,8 +25,8 @@ type Info struct {
 	Session  *string    `json:"session"`  // its log, null when there is none
 	Started  time.Time  `json:"started"`
 	Ended    *time.Time `json:"ended"`
-	// Tokens and Cost are what it spent in its last run, those below it aside: all of them and what the root spent are the whole.
-	// They are 0 until that run has ended.
+	// Tokens and Cost are what it spent in all of its runs that ended, those below it aside: all of them and what the root spent
+	// are the whole.
 	Tokens int64   `json:"tokens"`
 	Cost   float64 `json:"cost"` // US dollars
 
@@ -105,7 +105,7 @@ func describe(ctx context.Context, m *session.Manager, s *session.Session, sp Sp
 		if info.Reason = end.Reason; info.Status != Running || !busy {
 			info.Status, info.Ended = end.Status, &end.Ended
 		}
-		info.Tokens, info.Cost = end.Spent.Tokens, end.Spent.Cost
+		info.Tokens, info.Cost = f.spent[sp.ID].Tokens, f.spent[sp.ID].Cost
 		if end.Version > 0 {
 			file := filepath.Join(s.ArtifactsDir(), outputName(sp.ID, end.Version))
 			info.Artifact = &file

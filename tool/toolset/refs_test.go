@@ -52,3 +52,20 @@ func TestASchemaThatRefersToItselfForPartsOfAValueIsTaken(t *testing.T) {
 		}
 	}
 }
+
+func TestASchemaThatAsksForATypeThatThereIsNotIsRefused(t *testing.T) {
+	for raw, want := range map[string]string{
+		`{"type":"foo"}`:                                                    `the type "foo": there are null, boolean`,
+		`{"type":["string","strng"]}`:                                       `the type "strng"`,
+		`{"properties":{"a":{"items":{"type":"int"}}}}`:                     `the type "int" at /properties/a/items`,
+		`{"anyOf":[true,{"prefixItems":[{"not":{"type":"Object"}}]}]}`:      `the type "Object" at /anyOf/1/prefixItems/0/not`,
+		`{"$defs":{"x":{"additionalProperties":{"type":"date"}}}}`:          `the type "date" at /$defs/x/additionalProperties`,
+		`{"properties":{"type":{"type":"string"}},"const":{"type":"date"}}`: "",
+		`{"properties":{"properties":{"enum":[{"type":"date"}]}}}`:          "",
+	} {
+		_, err := toolset.Compile(json.RawMessage(raw))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", raw, err, want)
+		}
+	}
+}

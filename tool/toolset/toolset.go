@@ -156,6 +156,13 @@ func Compile(raw json.RawMessage) (*jsonschema.Resolved, error) {
 	if err := checkRefs(raw); err != nil {
 		return nil, err
 	}
+	var doc any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, err
+	}
+	if err := checkTypes("", doc); err != nil {
+		return nil, err
+	}
 	var schema jsonschema.Schema
 	if err := json.Unmarshal(raw, &schema); err != nil {
 		return nil, err
