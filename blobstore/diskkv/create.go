@@ -1,0 +1,153 @@
+package diskkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/durable"
+)
+
+// tableSchema is the table as the programs that share the format make it.
+const tableSchema = "CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"
+
+// Keys that, beside applicationID in the header, mark a file of our own.
+const (
+	formatKey     = "agentrun:format"
+	modeKey       = "agentrun:mode"
+	formatVersion = "1"
+)
+
+const lockWait = 10 * time.Second
+
+// create makes the file, whole and under its name at once, unless it is there.
+func (s *Store) create() error {
+	image, err := emptyImage(s.opts.Mode)
+	if err != nil {
+		return fmt.Errorf("making %s: %w", s.path, err)
+	}
+	if err := durable.MkdirAll(s.fsys, filepath.Dir(s.path)); err != nil {
+		return fmt.Errorf("making %s: %w", s.path, err)
+	}
+	return s.locked(context.Background(), func() error {
+		if _, err := s.fsys.Lstat(s.path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// A log that another file left would be taken for that of this one.
+		if _, err := s.setAside(sides...); err != nil {
+			return err
+		}
+		return durable.WriteNewFunc(s.fsys, s.path, s.opts.Sync, func(w io.Writer) error {
+			_, err := w.Write(image)
+			return err
+		})
+	})
+}
+
+// locked calls do while no other process makes the file or moves it aside.
+func (s *Store) locked(ctx context.Context, do func() error) error {
+	l, err := durable.OpenLock(s.fsys, s.path+".lock")
+	if err == nil {
+		err = l.Lock(ctx, lockWait)
+		if err == nil {
+			err = do()
+		}
+		err = errors.Join(err, l.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("making %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// emptyImage returns the bytes of a database without blobs.
+func emptyImage(mode blobstore.Mode) (_ []byte, err error) {
+	ctx := context.Background()
+	c, err := connect(ctx, "file::memory:")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for _, text := range []string{
+		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+		tableSchema,
+		"INSERT INTO cursorDiskKV VALUES('" + formatKey + "', '" + formatVersion + "'), ('" + modeKey + "', '" + mode.String() + "')",
+	} {
+		if _, err := c.exec(ctx, text); err != nil {
+			return nil, err
+		}
+	}
+	image, err := c.raw.(interface{ Serialize() ([]byte, error) }).Serialize()
+	if err != nil {
+		return nil, err
+	}
+	image[offWriteVer], image[offReadVer] = walVersion, walVersion
+	return image, nil
+}
+
+// sides are the files beside the file that belong to it.
+var sides = []string{journalSuffix, walSuffix, shmSuffix}
+
+// mayMoveAside reports whether an error of opening the file is one for which it is
+// moved aside: it is ours, may be written to, and SQLite cannot read it.
+func (s *Store) mayMoveAside(err error) bool {
+	if s.opts.ReadOnly || !errors.Is(err, errDamaged) && !errors.Is(err, ErrFormat) || codeOf(err) == 0 {
+		return false
+	}
+	if unix.Access(s.path, unix.W_OK) != nil || unix.Access(filepath.Dir(s.path), unix.W_OK) != nil {
+		return false
+	}
+	h, err := hold(s.fsys, s.path)
+	if err != nil {
+		return false
+	}
+	head, err := h.header()
+	return errors.Join(err, h.drop()) == nil && head.app == applicationID
+}
+
+// moveAside moves a damaged file of ours away and makes an empty one, unless another
+// process did so meanwhile.
+func (s *Store) moveAside(ctx context.Context) (damage *Damage, err error) {
+	err = s.locked(ctx, func() error {
+		x, err := s.openSource(ctx)
+		if err == nil {
+			return x.close()
+		}
+		if errors.Is(err, errAbsent) || !s.mayMoveAside(err) {
+			return err
+		}
+		moved, merr := s.setAside(append([]string{""}, sides...)...)
+		if merr != nil {
+			return merr
+		}
+		damage = &Damage{File: s.path, Moved: moved, Cause: err}
+		return nil
+	})
+	if err == nil && damage != nil {
+		err = s.create()
+	}
+	return damage, err
+}
+
+// setAside renames what is there of the file and of what is beside it, so that the
+// names still belong together, and returns the new name of the file.
+func (s *Store) setAside(suffixes ...string) (string, error) {
+	base := s.path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
+	for _, suffix := range suffixes {
+		err := s.fsys.RenameNoReplace(s.path+suffix, base+suffix)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if s.opts.Sync {
+		return base, s.fsys.SyncDir(filepath.Dir(s.path))
+	}
+	return base, nil
+}
