@@ -1,0 +1,327 @@
+package encrypted
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+)
+
+// state is what is known of the store below once its marker was opened. It never
+// changes; another takes its place.
+type state struct {
+	ids   idScheme
+	idKey []byte
+	fits  bool // there is a marker, and every slot of it opens
+
+	looked time.Time // when
+	writer *wrapper  // of the newest passphrase; nil when it has no slot yet
+}
+
+// stored returns the ids under which the blob may be, the first being where it is
+// stored from now on.
+func (st *state) stored(ref blobref.Ref) (ids [2]blobref.Ref, n int) {
+	if !st.ids.keyed {
+		return [2]blobref.Ref{ref}, 1
+	}
+	ids[0] = keyedID(st.idKey, ref)
+	if st.ids.mixed {
+		ids[1] = ref
+		return ids, 2
+	}
+	return ids, 1
+}
+
+// keyedID is the id under which a store with keyed ids keeps a blob.
+func keyedID(idKey []byte, ref blobref.Ref) blobref.Ref {
+	mac, sum := hmac.New(sha256.New, idKey), ref.Sum()
+	mac.Write(sum[:])
+	var id [idSize]byte
+	mac.Sum(id[:0])
+	return blobref.FromSum(id)
+}
+
+func isMarker(id blobref.Ref) bool {
+	markers := blobstore.EncryptionMarkers()
+	return id == markers[0] || id == markers[1]
+}
+
+// relook is how old what is known of the marker may be when a blob is not found:
+// another process may have keyed the ids since.
+const relook = time.Second
+
+// look returns the state for reading. Where the store has no marker its ids are
+// plain.
+func (s *Store) look(ctx context.Context) (*state, error) {
+	if st := s.state.Load(); st != nil {
+		return st, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.state.Load(); st != nil {
+		return st, nil
+	}
+	return s.lookAgain(ctx)
+}
+
+// lookAgain reads the marker. s.mu is held.
+func (s *Store) lookAgain(ctx context.Context) (*state, error) {
+	m, err := s.readMarker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := new(state)
+	if m != nil {
+		if st, err = s.openMarker(ctx, m); err != nil {
+			return nil, err
+		}
+	}
+	st.looked = time.Now()
+	s.state.Store(st)
+	return st, nil
+}
+
+// lookAnew returns a newer state than one under which a blob was not found, or nil
+// where that one is new enough or the ids are still the same.
+func (s *Store) lookAnew(ctx context.Context, old *state) (*state, error) {
+	if time.Since(old.looked) < relook {
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.state.Load()
+	if st == nil || st == old {
+		var err error
+		if st, err = s.lookAgain(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if st.ids == old.ids && bytes.Equal(st.idKey, old.idKey) {
+		return nil, nil
+	}
+	return st, nil
+}
+
+// good reports whether st will do for writing.
+func (s *Store) good(st *state) bool {
+	return st != nil && st.writer != nil && (st.ids.keyed || !s.opts.KeyedIDs)
+}
+
+// ready returns the state for writing, in which writer is set. It makes the marker,
+// or a slot in it for the newest passphrase, where there is none.
+func (s *Store) ready(ctx context.Context) (*state, error) {
+	if st := s.state.Load(); s.good(st) {
+		return st, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.state.Load(); s.good(st) {
+		return st, nil
+	}
+	// The first time round makes what is missing. The second reads what is there,
+	// which another process may have put in its place meanwhile.
+	for range 4 {
+		m, err := s.readMarker(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if m == nil {
+			if err := s.makeMarker(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		st, err := s.openMarker(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		if !s.good(st) {
+			if err := s.extendMarker(ctx, m, st); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		st.looked = time.Now()
+		s.state.Store(st)
+		return st, nil
+	}
+	return nil, errors.New("others keep changing the marker of the store")
+}
+
+// readMarker returns the marker, from its second copy where the first is damaged. It
+// is nil where there is none, or one that was never completed.
+func (s *Store) readMarker(ctx context.Context) (*marker, error) {
+	for i, id := range blobstore.EncryptionMarkers() {
+		data, err := s.inner.Get(ctx, id)
+		if errors.Is(err, blobstore.ErrNotFound) {
+			continue
+		}
+		var m *marker
+		if err == nil {
+			m, err = parseMarker(data)
+		}
+		if err == nil {
+			return m, nil
+		}
+		if i > 0 || !errors.Is(err, blobstore.ErrCorrupt) {
+			return nil, fmt.Errorf("reading the marker of the store: %w", err)
+		}
+	}
+	// A damaged first copy without a second one is a marker that was being made:
+	// the second is written before any blob.
+	return nil, nil
+}
+
+// openMarker opens what the passphrases open of a marker.
+func (s *Store) openMarker(ctx context.Context, m *marker) (*state, error) {
+	st := &state{ids: m.ids, fits: true}
+	opened := false
+	for i := range m.slots {
+		slot := &m.slots[i]
+		w, err := s.keys.find(ctx, slot.salted, slot.id)
+		if errors.Is(err, ErrWrongKey) {
+			st.fits = false
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		idKey, err := slot.open(w, m.ids)
+		if err != nil {
+			return nil, err
+		}
+		if opened && !bytes.Equal(idKey, st.idKey) {
+			return nil, fmt.Errorf("%w: its marker has two keys for ids", ErrTampered)
+		}
+		opened, st.idKey = true, idKey
+		if newest, err := s.keys.newest(ctx, slot.salted); err != nil {
+			return nil, err
+		} else if newest == w && st.writer == nil {
+			st.writer = w
+		}
+	}
+	if !opened {
+		return nil, fmt.Errorf("%w (the store has slots for keys %s)", ErrWrongKey, m.describe())
+	}
+	return st, nil
+}
+
+// passphrasesFit reports whether the marker is there and the passphrases open all of
+// it, so that a blob that does not open was changed.
+func (s *Store) passphrasesFit(ctx context.Context) (bool, error) {
+	st, err := s.look(ctx)
+	if errors.Is(err, ErrWrongKey) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return st.fits, nil
+}
+
+// newWriter derives the newest passphrase under a new salt.
+func (s *Store) newWriter(ctx context.Context) (*wrapper, error) {
+	fresh := salted{kdf: s.opts.KDF}
+	_, _ = rand.Read(fresh.salt[:]) // never fails
+	return s.keys.newest(ctx, fresh)
+}
+
+func newIDKey(ids idScheme) []byte {
+	if !ids.keyed {
+		return nil
+	}
+	key := make([]byte, idKeySize)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// makeMarker writes the first marker of a store.
+func (s *Store) makeMarker(ctx context.Context) error {
+	w, err := s.newWriter(ctx)
+	if err != nil {
+		return err
+	}
+	ids := idScheme{keyed: s.opts.KeyedIDs}
+	if ids.keyed {
+		if ids.mixed, err = s.holdsBlobs(ctx); err != nil {
+			return err
+		}
+	}
+	return s.writeMarker(ctx, &marker{ids: ids, slots: []slot{newSlot(w, ids, newIDKey(ids))}})
+}
+
+// holdsBlobs reports whether the store below has a blob. One that cannot list is
+// taken for empty: asking it for plain ids, to be on the safe side, would tell it what
+// keyed ids are to hide.
+func (s *Store) holdsBlobs(ctx context.Context) (bool, error) {
+	for info, err := range blobstore.Walk(ctx, s.inner) {
+		switch {
+		case errors.Is(err, blobstore.ErrUnsupported):
+			return false, nil
+		case err != nil && info.Ref.IsZero():
+			return false, err
+		case !isMarker(info.Ref):
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// extendMarker adds a slot for the newest passphrase, and keyed ids where they are
+// wanted. Slots that no passphrase opens are kept unless the ids change, which only
+// a slot that opens can follow.
+func (s *Store) extendMarker(ctx context.Context, m *marker, st *state) error {
+	next, idKey := &marker{ids: m.ids}, st.idKey
+	if s.opts.KeyedIDs && !m.ids.keyed {
+		var err error
+		next.ids.keyed = true
+		if next.ids.mixed, err = s.holdsBlobs(ctx); err != nil {
+			return err
+		}
+		idKey = newIDKey(next.ids)
+	}
+	writer := st.writer
+	if writer == nil {
+		var err error
+		if writer, err = s.newWriter(ctx); err != nil {
+			return err
+		}
+	}
+	next.slots = append(next.slots, newSlot(writer, next.ids, idKey))
+	for _, old := range m.slots {
+		if old.id == writer.id || len(next.slots) == maxSlots {
+			continue
+		}
+		if next.ids != m.ids {
+			w, err := s.keys.find(ctx, old.salted, old.id)
+			if errors.Is(err, ErrWrongKey) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			old = newSlot(w, next.ids, idKey)
+		}
+		next.slots = append(next.slots, old)
+	}
+	return s.writeMarker(ctx, next)
+}
+
+// writeMarker writes both copies. The first is the one that counts, unless it is
+// damaged.
+func (s *Store) writeMarker(ctx context.Context, m *marker) error {
+	data := m.encode()
+	for _, id := range blobstore.EncryptionMarkers() {
+		if err := s.inner.Set(ctx, id, data); err != nil {
+			return fmt.Errorf("writing the marker of the store: %w", err)
+		}
+	}
+	return nil
+}
