@@ -48,3 +48,28 @@ func TestACacheAroundACacheAroundADirectory(t *testing.T) {
 		return cached.New(cached.New(s, cached.Options{}), cached.Options{MaxBytes: 64 << 10})
 	})
 }
+
+// Ranges and streams are those of the store below, which is relied upon to report
+// damage of them.
+func TestFaultsBelow(t *testing.T) {
+	for _, tt := range caches[1:3] {
+		t.Run(tt.name, func(t *testing.T) {
+			layer := func(_ *testing.T, inner blobstore.Store) blobstore.Store { return cached.New(inner, tt.opts) }
+			t.Run("verified", func(t *testing.T) { storetest.RunFaults(t, layer, storetest.TrustsBelow()) })
+			t.Run("opaque", func(t *testing.T) { storetest.RunFaults(t, layer, storetest.Opaque()) })
+		})
+	}
+}
+
+// whole is a store that hands out blobs as a whole only.
+type whole struct{ blobstore.Store }
+
+func TestDamageBelowIsFoundWhereBlobsComeAsAWhole(t *testing.T) {
+	for _, tt := range caches[1:3] {
+		t.Run(tt.name, func(t *testing.T) {
+			storetest.RunFaults(t, func(_ *testing.T, inner blobstore.Store) blobstore.Store {
+				return cached.New(whole{inner}, tt.opts)
+			})
+		})
+	}
+}
