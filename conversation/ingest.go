@@ -1,0 +1,246 @@
+package conversation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/conversation/internal/sidecar"
+	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/session/entry"
+)
+
+// readBlock is how much of a log is read at once, in bytes.
+const readBlock = 1 << 20
+
+// maxHead bounds what may stand before the first entry, in bytes.
+const maxHead = 1 << 20
+
+// log is a session's log as far as it was read: the tree of its entries, their lines,
+// and the chunks they are in. What it has read can't change; see stale.
+type log struct {
+	head   []byte // everything before the first entry
+	header header
+	body   chunks
+	rest   []byte // behind the last newline
+	read   int64  // of the file, head and rest included
+	last   []byte // the last whole line, to see whether the file is still the same
+
+	inHead   bool
+	migrator *entry.Migrator // nil for lines that are as this version has them
+	lines    int             // of the file
+	cited    []blobref.Ref   // that nobody has copied
+
+	ids     map[string]int32 // of the newest entry with that id
+	entries []place
+	leaf    int32 // -1 for none
+}
+
+// place is where an entry stands.
+type place struct {
+	parent int32 // index, -1 for a root
+	line   int32
+	span   sidecar.Span // of its line in the body, with its newline
+	id     string
+}
+
+// header is what the header says that matters here.
+type header struct {
+	ID, CWD, Parent, Time string
+}
+
+func newLog() *log { return &log{inHead: true, ids: map[string]int32{}, leaf: -1, lines: 0} }
+
+// Log is the text of a session file: plain, as it stands there.
+type Log struct {
+	io.ReaderAt
+	Size int64
+}
+
+// stale reports whether the file is not what was read once, with something behind it.
+func (l *log) stale(f Log) (bool, error) {
+	if f.Size < l.read {
+		return true, nil
+	}
+	for _, known := range []struct {
+		data []byte
+		at   int64
+	}{
+		{l.head, 0},
+		{l.rest, l.read - int64(len(l.rest))},
+		{l.last, l.read - int64(len(l.rest)) - int64(len(l.last))},
+	} {
+		now := make([]byte, len(known.data))
+		if err := readFull(f, now, known.at); err != nil {
+			return false, err
+		}
+		if !bytes.Equal(now, known.data) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func readFull(f io.ReaderAt, b []byte, at int64) error {
+	if len(b) == 0 {
+		return nil
+	}
+	n, err := f.ReadAt(b, at)
+	if n == len(b) {
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("reading the log at %d: %w", at, err)
+}
+
+// advance reads what is new, and tells each of every entry as soon as it is known.
+func (l *log) advance(ctx context.Context, f Log, put sidecar.Put, each func(i int32, e entry.Entry) error) error {
+	for l.read < f.Size {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(max(readBlock, int64(len(l.rest))), f.Size-l.read)
+		buf := make([]byte, len(l.rest)+int(n)) // entries keep their lines
+		copy(buf, l.rest)
+		if err := readFull(f, buf[len(l.rest):], l.read); err != nil {
+			return err
+		}
+		l.read += n
+		for {
+			i := bytes.IndexByte(buf, '\n')
+			if i < 0 {
+				break
+			}
+			if err := l.line(ctx, put, buf[:i+1:i+1], each); err != nil {
+				return err
+			}
+			buf = buf[i+1:]
+		}
+		l.rest = buf
+	}
+	return nil
+}
+
+// line takes a line with its newline.
+func (l *log) line(ctx context.Context, put sidecar.Put, line []byte, each func(i int32, e entry.Entry) error) error {
+	l.lines++
+	l.last = line
+	if l.inHead && l.preamble(line) {
+		return nil
+	}
+	entries := l.parse(line, l.lines)
+	begins, cites := l.facts(entries)
+	l.cited = append(l.cited, cites...)
+	span := sidecar.Span{From: l.body.size, Len: uint64(len(line))}
+	if err := l.body.add(ctx, put, line, begins, cites); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := each(l.enter(e, span), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// preamble takes a line that stands before the first entry.
+func (l *log) preamble(line []byte) bool {
+	if len(l.head)+len(line) > maxHead {
+		l.inHead = false
+		return false
+	}
+	if typ := gjson.GetBytes(line, "type").Str; typ == "session" && gjson.ValidBytes(line) {
+		m := gjson.GetManyBytes(line, "id", "cwd", "parentSession", "timestamp", "version")
+		l.header = header{m[0].String(), m[1].String(), m[2].String(), m[3].String()}
+		if v := m[4]; !v.Exists() || v.Int() == 1 || v.Int() == 2 {
+			l.migrator = entry.NewMigrator(max(1, int(v.Int())))
+			l.lines = 1 // the form of this version has no title slot; ids depend on that
+		}
+		l.inHead = false
+	} else if len(bytes.TrimSpace(line)) > 0 && len(session.LineEntries(line, 0, 0)) > 0 {
+		l.inHead = false // a file without a header
+		return false
+	}
+	l.head = append(l.head, line...)
+	return true
+}
+
+// parse returns the entries of a line in the form of this version.
+func (l *log) parse(line []byte, number int) []entry.Entry {
+	if l.migrator != nil {
+		if raw, err := l.migrator.Migrate(number, bytes.TrimSpace(line)); err == nil {
+			line = raw
+		}
+	}
+	return session.LineEntries(bytes.TrimSuffix(line, []byte("\n")), 0, number)
+}
+
+// facts are what the chunks have to know of a line.
+func (l *log) facts(entries []entry.Entry) (begins bool, cites []blobref.Ref) {
+	for _, e := range entries {
+		begins = begins || beginsTurn(e.Role())
+		cites = append(cites, session.EntryBlobs(e)...)
+	}
+	return begins, cites
+}
+
+// enter puts an entry into the tree. The parent is the nearest entry before with that
+// id; where there is none, the entry before.
+func (l *log) enter(e entry.Entry, span sidecar.Span) int32 {
+	i := int32(len(l.entries))
+	p := place{parent: -1, line: int32(e.Line()), span: span, id: strings.Clone(e.ID())}
+	if id := e.Parent(); e.HasParent() && id != "" && id != l.header.ID {
+		if at, known := l.ids[id]; known {
+			p.parent = at
+		} else {
+			p.parent = i - 1
+		}
+	}
+	l.entries = append(l.entries, p)
+	l.ids[p.id] = i
+	l.leaf = i
+	return i
+}
+
+// path returns the entries from the root to the leaf.
+func (l *log) path() (path []int32) {
+	for i := l.leaf; i >= 0; i = l.entries[i].parent {
+		path = append(path, i)
+	}
+	slices.Reverse(path)
+	return path
+}
+
+// entry reads an entry again.
+func (l *log) entry(f Log, i int32) (entry.Entry, error) {
+	p := l.entries[i]
+	line := make([]byte, p.span.Len)
+	if err := readFull(f, line, int64(len(l.head))+int64(p.span.From)); err != nil {
+		return entry.Entry{}, err
+	}
+	for _, e := range l.parse(line, int(p.line)) {
+		if e.ID() == p.id {
+			return e, nil
+		}
+	}
+	return entry.Entry{}, fmt.Errorf("reading the log: entry %.100s is not at %d any more; it was rewritten meanwhile", p.id, p.span.From)
+}
+
+// beginsTurn reports whether a message with that role begins a turn.
+func beginsTurn(role string) bool {
+	switch role {
+	case entry.RoleUser, entry.RoleDeveloper, entry.RoleCustom, entry.RoleHookMessage, entry.RoleFileMention,
+		entry.RoleBashExecution, entry.RolePythonExecution, entry.RoleBranchSummary:
+		return true
+	}
+	return false
+}
