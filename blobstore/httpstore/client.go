@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/internal/pace"
 )
 
 const (
@@ -40,11 +41,11 @@ func (s *Store) do(ctx context.Context, q request) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	paced, p := newPace(ctx, limits{s.opts.Grace, s.opts.MinRate})
-	var up *upload
+	paced, watch := pace.New(ctx, pace.Limits{Grace: s.opts.Grace, Rate: s.opts.MinRate})
+	var up *pace.Upload
 	var body io.Reader
 	if q.body != nil && q.length != 0 {
-		up = &upload{Reader: q.body, pace: p}
+		up = &pace.Upload{Reader: q.body, Watch: watch}
 		body = up
 	}
 	target := *s.base
@@ -54,7 +55,7 @@ func (s *Store) do(ctx context.Context, q request) (*http.Response, error) {
 	}
 	r, err := http.NewRequestWithContext(paced, q.method, target.String(), body)
 	if err != nil {
-		p.stop()
+		watch.Stop()
 		return nil, err
 	}
 	if q.header != nil {
@@ -73,16 +74,16 @@ func (s *Store) do(ctx context.Context, q request) (*http.Response, error) {
 	resp, err := s.client.Do(r)
 	if err != nil {
 		cause := context.Cause(paced)
-		p.stop()
-		if up != nil && up.failed() != nil {
-			return nil, fmt.Errorf("reading it: %w", up.failed())
+		watch.Stop()
+		if up != nil && up.Err() != nil {
+			return nil, fmt.Errorf("reading it: %w", up.Err())
 		}
 		if ctx.Err() == nil && cause != nil {
 			err = cause
 		}
 		return nil, unanswered(ctx, err)
 	}
-	resp.Body = &download{ReadCloser: resp.Body, pace: p, ctx: paced}
+	resp.Body = &pace.Download{ReadCloser: resp.Body, Watch: watch, Ctx: paced}
 	if err := s.accept(resp); err != nil {
 		resp.Body.Close()
 		return nil, err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/internal/pace"
 )
 
 // Limits where HandlerOptions name none.
@@ -110,7 +111,7 @@ var (
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(modeHeader, h.mode.String())
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	p := &paced{ResponseWriter: w, control: http.NewResponseController(w), limits: limits{h.opts.Grace, h.opts.MinRate}, began: time.Now()}
+	p := &paced{ResponseWriter: w, control: http.NewResponseController(w), limits: pace.Limits{Grace: h.opts.Grace, Rate: h.opts.MinRate}, began: time.Now()}
 	p.moved(0)
 	// A copy: the server wants to find its own body in the request, to know whether
 	// the rest of it has to be read.
@@ -247,7 +248,7 @@ func blob(r *http.Request) (blobref.Ref, error) {
 // at one.
 type paced struct {
 	http.ResponseWriter
-	limits
+	limits  pace.Limits
 	control *http.ResponseController
 	began   time.Time
 	bytes   int64
@@ -257,7 +258,7 @@ type paced struct {
 // tests, is not held to them.
 func (p *paced) moved(n int) {
 	p.bytes += int64(n)
-	at := p.deadline(p.began, time.Now(), p.bytes)
+	at := p.limits.Deadline(p.began, time.Now(), p.bytes)
 	_ = p.control.SetReadDeadline(at)
 	_ = p.control.SetWriteDeadline(at)
 }

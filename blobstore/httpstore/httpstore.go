@@ -56,14 +56,15 @@ import (
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/internal/pace"
 )
 
 // Limits where Options name none.
 const (
 	DefaultMaxBytes       = 1 << 30   // a blob in memory
 	DefaultMaxStreamBytes = 256 << 30 // a blob that is streamed
-	DefaultGrace          = 30 * time.Second
-	DefaultMinRate        = 16 << 10 // bytes a second
+	DefaultGrace          = pace.DefaultGrace
+	DefaultMinRate        = pace.DefaultRate // bytes a second
 )
 
 // Options say how a server is talked to. The zero value is for a Verified store.

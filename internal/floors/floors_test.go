@@ -117,6 +117,10 @@ var floorOf = map[string]int{
 	"task/isolation":                2,
 	"blobstore/httpstore":           4,
 
+	"blobstore/internal/pace": 1,
+	"blobstore/s3store":       4,
+	"internal/s3test":         1,
+
 	"cmd/agentrun/internal/anew":    7,
 	"cmd/agentrun/internal/chat":    7,
 	"cmd/agentrun/internal/picker":  7,

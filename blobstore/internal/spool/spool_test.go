@@ -21,16 +21,24 @@ func TestAStreamIsHeldWholeAndItsFileHasNoName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		if s.Size() != int64(size) || s.Ref() != blobref.Of(data) {
 			t.Errorf("%d bytes became %d, %v", size, s.Size(), s.Ref())
 		}
 		if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
 			t.Errorf("the directory holds %v, %v", names, err)
 		}
-		if err := iotest.TestReader(s, data); err != nil {
-			t.Error(err)
+		if got, err := io.ReadAll(s); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes, %v", len(got), err)
 		}
-		if err := s.Close(); err != nil {
+		if size > 1 && size != spool.MaxMemory+1 {
+			continue
+		}
+		if err := iotest.TestReader(s, data); err != nil {
 			t.Error(err)
 		}
 	}

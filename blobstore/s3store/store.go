@@ -1,0 +1,405 @@
+package s3store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/internal/spool"
+)
+
+// Store keeps blobs in a bucket. It is safe for concurrent use.
+type Store struct{ *bucket }
+
+var (
+	_ blobstore.Store       = (*Store)(nil)
+	_ blobstore.Stater      = (*Store)(nil)
+	_ blobstore.Walker      = (*Store)(nil)
+	_ blobstore.Deleter     = (*Store)(nil)
+	_ blobstore.Opener      = (*Store)(nil)
+	_ blobstore.RangeReader = (*Store)(nil)
+	_ blobstore.Putter      = (*Store)(nil)
+	_ blobstore.BytesPutter = (*Store)(nil)
+	_ blobstore.Moder       = (*Store)(nil)
+)
+
+// Open returns the store in a bucket. It asks the service nothing yet. Close frees the
+// connections.
+func Open(o Options) (*Store, error) {
+	if o.Mode != blobstore.Verified && o.Mode != blobstore.Opaque {
+		return nil, fmt.Errorf("opening bucket %s: %w: %v", o.Bucket, blobstore.ErrMode, o.Mode)
+	}
+	b, err := open(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{b}, nil
+}
+
+// Mode returns the mode that the store was opened with.
+func (s *Store) Mode() blobstore.Mode { return s.opts.Mode }
+
+// Flush has nothing to wait for: every call finishes its own work.
+func (s *Store) Flush(context.Context) error { return nil }
+
+// check is what holds for every Set before anything is sent.
+func (s *Store) check(ctx context.Context, ref blobref.Ref, data []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.opts.Mode == blobstore.Verified && !ref.Verify(data) {
+		return fmt.Errorf("%w (they are %s)", blobstore.ErrMismatch, blobref.Of(data))
+	}
+	if ref.IsZero() {
+		return fmt.Errorf("%w: the zero reference names no blob", blobref.ErrInvalid)
+	}
+	return nil
+}
+
+// Set stores data under ref.
+func (s *Store) Set(ctx context.Context, ref blobref.Ref, data []byte) error {
+	err := s.check(ctx, ref, data)
+	if err == nil {
+		err = s.put(ctx, ref, bytes.NewReader(data), int64(len(data)), false)
+	}
+	if err != nil {
+		return fmt.Errorf("storing %s: %w", ref, err)
+	}
+	return nil
+}
+
+// SetIfAbsent stores data under ref unless the bucket has a blob there, and reports
+// whether it did. Of many who try at once, one does. What is there is not compared: a
+// corrupt blob is not healed.
+func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (stored bool, err error) {
+	if err = s.check(ctx, ref, data); err == nil {
+		err = s.put(ctx, ref, bytes.NewReader(data), int64(len(data)), true)
+	}
+	switch {
+	case errors.Is(err, ErrConflict):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("storing %s: %w", ref, err)
+	}
+	return true, nil
+}
+
+func (s *Store) put(ctx context.Context, ref blobref.Ref, r io.Reader, size int64, absent bool) error {
+	o := minio.PutObjectOptions{ContentType: "application/octet-stream"}
+	if absent {
+		o.SetMatchETagExcept("*")
+	}
+	_, err := s.send(ctx, s.blobKey(ref), r, size, o)
+	return err
+}
+
+// send stores an object.
+func (b *bucket) send(ctx context.Context, key string, r io.Reader, size int64, o minio.PutObjectOptions) (minio.UploadInfo, error) {
+	// The client signs a body in pieces without TLS, and sends the last of them, an
+	// empty one, behind a body that it says is empty: the service then takes it for a
+	// request.
+	o.DisableContentSha256 = size == 0
+	info, err := b.core.Client.PutObject(ctx, b.opts.Bucket, key, r, size, o)
+	return info, explain(ctx, err)
+}
+
+// SetLocal stores nothing: there is no store on this machine.
+func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) error {
+	if err := s.check(ctx, ref, data); err != nil {
+		return fmt.Errorf("storing %s: %w", ref, err)
+	}
+	return fmt.Errorf("storing %s: %w: it is %v", ref, blobstore.ErrNotLocal, s)
+}
+
+// PutBytes stores data under the reference of its content.
+func (s *Store) PutBytes(ctx context.Context, data []byte) (blobref.Ref, error) {
+	ref := blobref.Of(data)
+	err := ctx.Err()
+	if err == nil {
+		err = s.put(ctx, ref, bytes.NewReader(data), int64(len(data)), false)
+	}
+	if err != nil {
+		return blobref.Ref{}, fmt.Errorf("storing %s: %w", ref, err)
+	}
+	return ref, nil
+}
+
+// Put reads r to its end and stores what it yields.
+func (s *Store) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error) {
+	held, err := spool.Read(ctx, r, s.opts.SpoolDir, s.opts.MaxStreamBytes)
+	if err != nil {
+		return blobref.Ref{}, 0, fmt.Errorf("storing a stream: %w", err)
+	}
+	defer held.Close()
+	if err := s.put(ctx, held.Ref(), held, held.Size(), false); err != nil {
+		return blobref.Ref{}, 0, fmt.Errorf("storing %s: %w", held.Ref(), err)
+	}
+	return held.Ref(), held.Size(), nil
+}
+
+// fetch asks for an object, or a part of it.
+func (b *bucket) fetch(ctx context.Context, key string, o minio.GetObjectOptions) (io.ReadCloser, minio.ObjectInfo, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, minio.ObjectInfo{}, err
+	}
+	body, info, _, err := b.core.GetObject(ctx, b.opts.Bucket, key, o)
+	if err != nil {
+		return nil, minio.ObjectInfo{}, explain(ctx, err)
+	}
+	return body, info, nil
+}
+
+// read reads a body of at most limit bytes. Memory grows with what arrives, not with
+// what was claimed.
+func read(ctx context.Context, body io.Reader, claimed, limit int64) ([]byte, error) {
+	if claimed > limit {
+		return nil, fmt.Errorf("%w: it has %d bytes, the limit is %d", blobstore.ErrTooLarge, claimed, limit)
+	}
+	var buf bytes.Buffer
+	buf.Grow(int(min(max(claimed, 0), 1<<20)) + bytes.MinRead)
+	n, err := buf.ReadFrom(io.LimitReader(body, addUp(limit, 1)))
+	if err != nil {
+		return nil, explain(ctx, err)
+	}
+	if n > limit {
+		return nil, fmt.Errorf("%w: it has more than %d bytes", blobstore.ErrTooLarge, limit)
+	}
+	if n == 0 {
+		return []byte{}, nil
+	}
+	return buf.Bytes(), nil
+}
+
+// Get fetches the blob. One larger than Options.MaxBytes is blobstore.ErrTooLarge.
+func (s *Store) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
+	data, err := s.get(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("getting %s: %w", ref, err)
+	}
+	return data, nil
+}
+
+func (s *Store) get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
+	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	data, err := read(ctx, body, info.Size, s.opts.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	if s.opts.Mode == blobstore.Verified {
+		return data, s.verify(ref, blobref.Of(data), &data)
+	}
+	return data, nil
+}
+
+// verify takes away what is not the blob.
+func (s *Store) verify(want, got blobref.Ref, data *[]byte) error {
+	if want == got {
+		return nil
+	}
+	*data = nil
+	return fmt.Errorf("%w: the object is %s", blobstore.ErrCorrupt, got)
+}
+
+// Open fetches the blob into a temporary without a name, verifies it in mode Verified,
+// and opens that.
+func (s *Store) Open(ctx context.Context, ref blobref.Ref) (blobstore.Blob, error) {
+	b, err := s.open(ctx, ref)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", ref, err)
+	}
+	return b, nil
+}
+
+func (s *Store) open(ctx context.Context, ref blobref.Ref) (*spool.Stream, error) {
+	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	if info.Size > s.opts.MaxStreamBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes, the limit is %d", blobstore.ErrTooLarge, info.Size, s.opts.MaxStreamBytes)
+	}
+	b, err := spool.Read(ctx, explained{ctx, body}, s.opts.SpoolDir, s.opts.MaxStreamBytes)
+	if err != nil {
+		return nil, err
+	}
+	if s.opts.Mode == blobstore.Verified && b.Ref() != ref {
+		_ = b.Close()
+		return nil, fmt.Errorf("%w: the object is %s", blobstore.ErrCorrupt, b.Ref())
+	}
+	return b, nil
+}
+
+// explained is a body whose errors are those of a store.
+type explained struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (e explained) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = explain(e.ctx, err)
+	}
+	return n, err
+}
+
+// GetRange returns a part of the blob. In mode Verified all of it is fetched, and what
+// lies around the part is verified and forgotten.
+func (s *Store) GetRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]byte, error) {
+	if off < 0 || n < 0 {
+		return nil, fmt.Errorf("getting %d bytes at %d of %s: negative range", n, off, ref)
+	}
+	var data []byte
+	var err error
+	if s.opts.Mode == blobstore.Verified {
+		data, err = s.verifiedRange(ctx, ref, off, n)
+	} else {
+		data, err = s.opaqueRange(ctx, ref, off, n)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting %d bytes at %d of %s: %w", n, off, ref, err)
+	}
+	return data, nil
+}
+
+func (s *Store) opaqueRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]byte, error) {
+	if n == 0 {
+		_, err := s.Stat(ctx, ref) // a range of nothing cannot be asked for
+		return []byte{}, err
+	}
+	// The end is asked for by a number of 64 bits, and services count to it.
+	var o minio.GetObjectOptions
+	if err := o.SetRange(off, addUp(off, n-1)); err != nil {
+		return nil, err
+	}
+	body, _, err := s.fetch(ctx, s.blobKey(ref), o)
+	if errors.Is(err, errBeyond) {
+		return []byte{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return read(ctx, io.LimitReader(body, n), 0, s.opts.MaxBytes)
+}
+
+func (s *Store) verifiedRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]byte, error) {
+	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	if info.Size > s.opts.MaxStreamBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes, the limit is %d", blobstore.ErrTooLarge, info.Size, s.opts.MaxStreamBytes)
+	}
+	hash := sha256.New()
+	r := io.TeeReader(explained{ctx, io.LimitReader(body, s.opts.MaxStreamBytes)}, hash)
+	if _, err := io.CopyN(io.Discard, r, off); err != nil && err != io.EOF {
+		return nil, err
+	}
+	data, err := read(ctx, io.LimitReader(r, n), 0, s.opts.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return nil, err
+	}
+	return data, s.verify(ref, blobref.FromSum([sha256.Size]byte(hash.Sum(nil))), &data)
+}
+
+// Stat describes the blob.
+func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, error) {
+	err := ctx.Err()
+	var info minio.ObjectInfo
+	if err == nil {
+		info, err = s.core.Client.StatObject(ctx, s.opts.Bucket, s.blobKey(ref), minio.StatObjectOptions{})
+		err = explain(ctx, err)
+	}
+	if err != nil {
+		return blobstore.Info{}, fmt.Errorf("describing %s: %w", ref, err)
+	}
+	return blobstore.Info{Ref: ref, Size: info.Size, ModTime: info.LastModified}, nil
+}
+
+// Delete removes the blob.
+func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
+	_, err := s.Stat(ctx, ref)
+	if err == nil {
+		err = explain(ctx, s.core.Client.RemoveObject(ctx, s.opts.Bucket, s.blobKey(ref), minio.RemoveObjectOptions{}))
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", ref, err)
+	}
+	return nil
+}
+
+// Walk yields the blobs by rising reference.
+func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
+	return func(yield func(blobstore.Info, error) bool) {
+		for o, err := range s.list(ctx, s.prefix) {
+			if err != nil {
+				yield(blobstore.Info{}, fmt.Errorf("listing blobs: %w", err))
+				return
+			}
+			ref, err := blobref.ParseHex(o.Key[len(s.prefix):])
+			if err != nil || o.Size < 0 {
+				continue // no blob
+			}
+			if !yield(blobstore.Info{Ref: ref, Size: o.Size, ModTime: o.LastModified}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// list yields the objects whose keys begin with prefix, by rising key.
+func (b *bucket) list(ctx context.Context, prefix string) iter.Seq2[minio.ObjectInfo, error] {
+	return func(yield func(minio.ObjectInfo, error) bool) {
+		listing, cancel := context.WithCancel(ctx)
+		defer cancel()
+		last := ""
+		for o := range b.core.Client.ListObjectsIter(listing, b.opts.Bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+			err := ctx.Err()
+			if err == nil && o.Err != nil {
+				err = explain(ctx, o.Err)
+			}
+			// A service that goes round in circles is left.
+			if err == nil && (o.Key <= last || len(o.Key) < len(prefix) || o.Key[:len(prefix)] != prefix) {
+				err = errors.New("the service's list is not as it should be")
+			}
+			if err != nil {
+				yield(minio.ObjectInfo{}, err)
+				return
+			}
+			last = o.Key
+			if !yield(o, nil) {
+				return
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			yield(minio.ObjectInfo{}, err)
+		}
+	}
+}
+
+// addUp adds without overflow.
+func addUp(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
