@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"runtime"
 	"sync"
 
 	"github.com/agentrun/agentrun/kv/internal/envelope"
@@ -20,6 +21,9 @@ type outbox struct {
 	ended   bool      // guarded by mu: nothing is added any more
 	failed  bool      // guarded by mu: nothing is sent any more
 }
+
+// smallBatch is, in bytes, what is not worth a flush while others may add to it.
+const smallBatch = 16 << 10
 
 // keptBuffer is the largest buffer that is kept for the next batch.
 const keptBuffer = 1 << 20
@@ -66,6 +70,12 @@ func (o *outbox) take() ([]byte, bool) {
 		o.changed.Wait()
 	}
 	o.idle = false
+	// Whoever can run now may have more to send: a flush costs more than the wait.
+	if len(o.buf) < smallBatch && !o.ended {
+		o.mu.Unlock()
+		runtime.Gosched()
+		o.mu.Lock()
+	}
 	if o.failed || len(o.buf) == 0 {
 		return nil, false
 	}

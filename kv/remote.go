@@ -99,11 +99,13 @@ type Remote struct {
 	wanted chan struct{} // a call waits for a connection
 
 	mu     sync.Mutex
-	calls  map[uint32]*call   // guarded by mu: those that wait for an answer
-	nextID uint32             // guarded by mu
-	conn   *connection        // guarded by mu; nil while there is none
-	broken error              // guarded by mu: why there is none
-	sets   map[*call]struct{} // guarded by mu: Flush waits for them
+	calls  map[uint32]*call           // guarded by mu: those that wait for an answer
+	nextID uint32                     // guarded by mu
+	conn   *connection                // guarded by mu; nil while there is none
+	broken error                      // guarded by mu: why there is none
+	sets   map[chan struct{}]struct{} // guarded by mu: closed when their calls return; Flush waits for them
+
+	free sync.Pool // of *call that nobody knows any more
 
 	stats struct{ asked, askedAgain, answered, ignored, connections atomic.Int64 }
 }
@@ -133,6 +135,7 @@ type call struct {
 	asked int         // guarded by Remote.mu: over how many connections
 
 	reply    chan reply    // room for one
+	expired  *time.Timer   // nil where calls have no limit
 	finished chan struct{} // of a set: closed when the call returned
 }
 
@@ -169,7 +172,7 @@ func newRemote(first Stream, dial DialFunc, opts RemoteOptions) *Remote {
 		done:   make(chan struct{}),
 		wanted: make(chan struct{}, 1),
 		calls:  make(map[uint32]*call),
-		sets:   make(map[*call]struct{}),
+		sets:   make(map[chan struct{}]struct{}),
 	}
 	r.propagator, _ = opts.Observer.(blobstore.Propagator)
 	go r.keepConnected(ctx, first)
@@ -283,8 +286,8 @@ func (r *Remote) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) err
 func (r *Remote) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	finished := make([]<-chan struct{}, 0, len(r.sets))
-	for c := range r.sets {
-		finished = append(finished, c.finished)
+	for ch := range r.sets {
+		finished = append(finished, ch)
 	}
 	r.mu.Unlock()
 	for _, ch := range finished {
@@ -315,34 +318,59 @@ func (r *Remote) ask(ctx context.Context, k kind, ref blobref.Ref, data []byte) 
 	}
 	defer func() { <-r.slots }()
 
-	c := &call{kind: k, ref: ref, data: data, reply: make(chan reply, 1)}
+	c := r.newCall(k, ref, data)
 	if r.propagator != nil {
 		if span, ok := r.propagator.SpanContext(ctx); ok {
 			c.span = &span
 		}
 	}
 	if k == set {
-		c.finished = make(chan struct{})
-		defer r.finish(c)
+		defer r.finish(c.finished)
 	}
 	id, err := r.send(c)
 	if err != nil {
 		return reply{}, err
 	}
 	var expired <-chan time.Time
-	if r.opts.Timeout > 0 {
-		timer := time.NewTimer(r.opts.Timeout)
-		defer timer.Stop()
-		expired = timer.C
+	if c.expired != nil {
+		c.expired.Reset(r.opts.Timeout)
+		expired = c.expired.C
 	}
 	select {
 	case got := <-c.reply:
+		r.recycle(c)
 		return got, got.err
 	case <-ctx.Done():
 		return reply{}, because(ctx.Err(), r.forget(id, c))
 	case <-expired:
 		return reply{}, &blobstore.UnavailableError{Err: because(fmt.Errorf("%w (%v)", ErrTimeout, r.opts.Timeout), r.forget(id, c))}
 	}
+}
+
+// newCall returns a call that nobody else knows.
+func (r *Remote) newCall(k kind, ref blobref.Ref, data []byte) *call {
+	c, _ := r.free.Get().(*call)
+	if c == nil {
+		c = &call{reply: make(chan reply, 1)}
+		if r.opts.Timeout > 0 {
+			c.expired = time.NewTimer(r.opts.Timeout)
+		}
+	}
+	c.kind, c.ref, c.data = k, ref, data
+	if k == set {
+		c.finished = make(chan struct{})
+	}
+	return c
+}
+
+// recycle takes a call that was answered: who answered took it out of the map first,
+// and kept nothing of it.
+func (r *Remote) recycle(c *call) {
+	if c.expired != nil {
+		c.expired.Stop()
+	}
+	*c = call{reply: c.reply, expired: c.expired}
+	r.free.Put(c)
 }
 
 // because adds why there is no connection, where that is the case.
@@ -370,7 +398,7 @@ func (r *Remote) send(c *call) (id uint32, err error) {
 	}
 	r.calls[id] = c
 	if c.kind == set {
-		r.sets[c] = struct{}{}
+		r.sets[c.finished] = struct{}{}
 	}
 	conn := r.conn
 	if conn != nil {
@@ -400,6 +428,9 @@ func (r *Remote) want() {
 func (r *Remote) forget(id uint32, c *call) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if c.expired != nil {
+		c.expired.Stop()
+	}
 	if r.calls[id] == c {
 		delete(r.calls, id)
 	}
@@ -409,11 +440,11 @@ func (r *Remote) forget(id uint32, c *call) error {
 	return nil
 }
 
-func (r *Remote) finish(c *call) {
+func (r *Remote) finish(set chan struct{}) {
 	r.mu.Lock()
-	delete(r.sets, c)
+	delete(r.sets, set)
 	r.mu.Unlock()
-	close(c.finished)
+	close(set)
 }
 
 // take removes the call that waits for an answer with that id.
