@@ -17,7 +17,6 @@ import (
 
 	_ "github.com/agentrun/agentrun/gen/agent/v1/service"
 	_ "github.com/agentrun/agentrun/gen/agentrun/kv/v1"
-	_ "github.com/agentrun/agentrun/gen/anyrun/v1"
 )
 
 // ours reports whether a file is one of proto/.

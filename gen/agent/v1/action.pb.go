@@ -52,10 +52,12 @@ func (x BackgroundTaskKind) String() string {
 }
 
 func (BackgroundTaskKind) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_action_proto_lazy()
 	return file_agent_v1_action_proto_enumTypes[0].Descriptor()
 }
 
 func (BackgroundTaskKind) Type() protoreflect.EnumType {
+	file_agent_v1_action_proto_lazy()
 	return &file_agent_v1_action_proto_enumTypes[0]
 }
 
@@ -104,10 +106,12 @@ func (x BackgroundTaskStatus) String() string {
 }
 
 func (BackgroundTaskStatus) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_action_proto_lazy()
 	return file_agent_v1_action_proto_enumTypes[1].Descriptor()
 }
 
 func (BackgroundTaskStatus) Type() protoreflect.EnumType {
+	file_agent_v1_action_proto_lazy()
 	return &file_agent_v1_action_proto_enumTypes[1]
 }
 
@@ -153,10 +157,12 @@ func (x BackgroundTaskCompletionReason) String() string {
 }
 
 func (BackgroundTaskCompletionReason) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_action_proto_lazy()
 	return file_agent_v1_action_proto_enumTypes[2].Descriptor()
 }
 
 func (BackgroundTaskCompletionReason) Type() protoreflect.EnumType {
+	file_agent_v1_action_proto_lazy()
 	return &file_agent_v1_action_proto_enumTypes[2]
 }
 
@@ -199,6 +205,7 @@ type ConversationAction struct {
 
 func (x *ConversationAction) Reset() {
 	*x = ConversationAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -211,6 +218,7 @@ func (x *ConversationAction) String() string {
 func (*ConversationAction) ProtoMessage() {}
 
 func (x *ConversationAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -498,6 +506,7 @@ type UserMessageAction struct {
 
 func (x *UserMessageAction) Reset() {
 	*x = UserMessageAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -510,6 +519,7 @@ func (x *UserMessageAction) String() string {
 func (*UserMessageAction) ProtoMessage() {}
 
 func (x *UserMessageAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -577,6 +587,7 @@ type ResumeAction struct {
 
 func (x *ResumeAction) Reset() {
 	*x = ResumeAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -589,6 +600,7 @@ func (x *ResumeAction) String() string {
 func (*ResumeAction) ProtoMessage() {}
 
 func (x *ResumeAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -622,6 +634,7 @@ type CancelAction struct {
 
 func (x *CancelAction) Reset() {
 	*x = CancelAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -634,6 +647,7 @@ func (x *CancelAction) String() string {
 func (*CancelAction) ProtoMessage() {}
 
 func (x *CancelAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -672,6 +686,7 @@ type SummarizeAction struct {
 
 func (x *SummarizeAction) Reset() {
 	*x = SummarizeAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -684,6 +699,7 @@ func (x *SummarizeAction) String() string {
 func (*SummarizeAction) ProtoMessage() {}
 
 func (x *SummarizeAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -710,6 +726,7 @@ type ShellCommandAction struct {
 
 func (x *ShellCommandAction) Reset() {
 	*x = ShellCommandAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -722,6 +739,7 @@ func (x *ShellCommandAction) String() string {
 func (*ShellCommandAction) ProtoMessage() {}
 
 func (x *ShellCommandAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -763,6 +781,7 @@ type StartPlanAction struct {
 
 func (x *StartPlanAction) Reset() {
 	*x = StartPlanAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -775,6 +794,7 @@ func (x *StartPlanAction) String() string {
 func (*StartPlanAction) ProtoMessage() {}
 
 func (x *StartPlanAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -828,6 +848,7 @@ type ExecutePlanAction struct {
 
 func (x *ExecutePlanAction) Reset() {
 	*x = ExecutePlanAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -840,6 +861,7 @@ func (x *ExecutePlanAction) String() string {
 func (*ExecutePlanAction) ProtoMessage() {}
 
 func (x *ExecutePlanAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -923,6 +945,7 @@ type AsyncAskQuestionCompletionAction struct {
 
 func (x *AsyncAskQuestionCompletionAction) Reset() {
 	*x = AsyncAskQuestionCompletionAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -935,6 +958,7 @@ func (x *AsyncAskQuestionCompletionAction) String() string {
 func (*AsyncAskQuestionCompletionAction) ProtoMessage() {}
 
 func (x *AsyncAskQuestionCompletionAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -981,6 +1005,7 @@ type CancelSubagentAction struct {
 
 func (x *CancelSubagentAction) Reset() {
 	*x = CancelSubagentAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -993,6 +1018,7 @@ func (x *CancelSubagentAction) String() string {
 func (*CancelSubagentAction) ProtoMessage() {}
 
 func (x *CancelSubagentAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1025,6 +1051,7 @@ type BackgroundTaskCompletionAction struct {
 
 func (x *BackgroundTaskCompletionAction) Reset() {
 	*x = BackgroundTaskCompletionAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1037,6 +1064,7 @@ func (x *BackgroundTaskCompletionAction) String() string {
 func (*BackgroundTaskCompletionAction) ProtoMessage() {}
 
 func (x *BackgroundTaskCompletionAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1069,6 +1097,7 @@ type BackgroundShellAction struct {
 
 func (x *BackgroundShellAction) Reset() {
 	*x = BackgroundShellAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1081,6 +1110,7 @@ func (x *BackgroundShellAction) String() string {
 func (*BackgroundShellAction) ProtoMessage() {}
 
 func (x *BackgroundShellAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1113,6 +1143,7 @@ type BackgroundSubagentAction struct {
 
 func (x *BackgroundSubagentAction) Reset() {
 	*x = BackgroundSubagentAction{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1125,6 +1156,7 @@ func (x *BackgroundSubagentAction) String() string {
 func (*BackgroundSubagentAction) ProtoMessage() {}
 
 func (x *BackgroundSubagentAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1166,6 +1198,7 @@ type BackgroundTaskCompletion struct {
 
 func (x *BackgroundTaskCompletion) Reset() {
 	*x = BackgroundTaskCompletion{}
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1178,6 +1211,7 @@ func (x *BackgroundTaskCompletion) String() string {
 func (*BackgroundTaskCompletion) ProtoMessage() {}
 
 func (x *BackgroundTaskCompletion) ProtoReflect() protoreflect.Message {
+	file_agent_v1_action_proto_lazy()
 	mi := &file_agent_v1_action_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1475,16 +1509,19 @@ var file_agent_v1_action_proto_depIdxs = []int32{
 	0,  // [0:36] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_action_proto_init() }
+var file_agent_v1_action_proto_once sync.Once
+
+func file_agent_v1_action_proto_lazy() { file_agent_v1_action_proto_once.Do(file_agent_v1_action_proto_init) }
+
 func file_agent_v1_action_proto_init() {
 	if File_agent_v1_action_proto != nil {
 		return
 	}
-	file_agent_v1_context_proto_init()
-	file_agent_v1_message_proto_init()
-	file_agent_v1_opaque_proto_init()
-	file_agent_v1_state_proto_init()
-	file_agent_v1_tool_plan_proto_init()
+	file_agent_v1_context_proto_lazy()
+	file_agent_v1_message_proto_lazy()
+	file_agent_v1_opaque_proto_lazy()
+	file_agent_v1_state_proto_lazy()
+	file_agent_v1_tool_plan_proto_lazy()
 	file_agent_v1_action_proto_msgTypes[0].OneofWrappers = []any{
 		(*ConversationAction_UserMessageAction)(nil),
 		(*ConversationAction_ResumeAction)(nil),

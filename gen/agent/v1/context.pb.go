@@ -42,6 +42,7 @@ type ModelDetails struct {
 
 func (x *ModelDetails) Reset() {
 	*x = ModelDetails{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -54,6 +55,7 @@ func (x *ModelDetails) String() string {
 func (*ModelDetails) ProtoMessage() {}
 
 func (x *ModelDetails) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -195,6 +197,7 @@ type RequestedModel struct {
 
 func (x *RequestedModel) Reset() {
 	*x = RequestedModel{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -207,6 +210,7 @@ func (x *RequestedModel) String() string {
 func (*RequestedModel) ProtoMessage() {}
 
 func (x *RequestedModel) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -331,6 +335,7 @@ type RequestContext struct {
 
 func (x *RequestContext) Reset() {
 	*x = RequestContext{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -343,6 +348,7 @@ func (x *RequestContext) String() string {
 func (*RequestContext) ProtoMessage() {}
 
 func (x *RequestContext) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -428,6 +434,7 @@ type RequestContextEnv struct {
 
 func (x *RequestContextEnv) Reset() {
 	*x = RequestContextEnv{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -440,6 +447,7 @@ func (x *RequestContextEnv) String() string {
 func (*RequestContextEnv) ProtoMessage() {}
 
 func (x *RequestContextEnv) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -546,6 +554,7 @@ type McpToolDefinition struct {
 
 func (x *McpToolDefinition) Reset() {
 	*x = McpToolDefinition{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -558,6 +567,7 @@ func (x *McpToolDefinition) String() string {
 func (*McpToolDefinition) ProtoMessage() {}
 
 func (x *McpToolDefinition) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -618,6 +628,7 @@ type McpTools struct {
 
 func (x *McpTools) Reset() {
 	*x = McpTools{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -630,6 +641,7 @@ func (x *McpTools) String() string {
 func (*McpTools) ProtoMessage() {}
 
 func (x *McpTools) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -666,6 +678,7 @@ type SelectedContext struct {
 
 func (x *SelectedContext) Reset() {
 	*x = SelectedContext{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -678,6 +691,7 @@ func (x *SelectedContext) String() string {
 func (*SelectedContext) ProtoMessage() {}
 
 func (x *SelectedContext) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -740,6 +754,7 @@ type SelectedImage struct {
 
 func (x *SelectedImage) Reset() {
 	*x = SelectedImage{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -752,6 +767,7 @@ func (x *SelectedImage) String() string {
 func (*SelectedImage) ProtoMessage() {}
 
 func (x *SelectedImage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -866,6 +882,7 @@ type ExtraContextEntry struct {
 
 func (x *ExtraContextEntry) Reset() {
 	*x = ExtraContextEntry{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -878,6 +895,7 @@ func (x *ExtraContextEntry) String() string {
 func (*ExtraContextEntry) ProtoMessage() {}
 
 func (x *ExtraContextEntry) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -946,6 +964,7 @@ type RequestedModel_ModelParameterValue struct {
 
 func (x *RequestedModel_ModelParameterValue) Reset() {
 	*x = RequestedModel_ModelParameterValue{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -958,6 +977,7 @@ func (x *RequestedModel_ModelParameterValue) String() string {
 func (*RequestedModel_ModelParameterValue) ProtoMessage() {}
 
 func (x *RequestedModel_ModelParameterValue) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -998,6 +1018,7 @@ type SelectedImage_BlobIdWithData struct {
 
 func (x *SelectedImage_BlobIdWithData) Reset() {
 	*x = SelectedImage_BlobIdWithData{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1010,6 +1031,7 @@ func (x *SelectedImage_BlobIdWithData) String() string {
 func (*SelectedImage_BlobIdWithData) ProtoMessage() {}
 
 func (x *SelectedImage_BlobIdWithData) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1048,6 +1070,7 @@ type SelectedImage_Dimension struct {
 
 func (x *SelectedImage_Dimension) Reset() {
 	*x = SelectedImage_Dimension{}
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1060,6 +1083,7 @@ func (x *SelectedImage_Dimension) String() string {
 func (*SelectedImage_Dimension) ProtoMessage() {}
 
 func (x *SelectedImage_Dimension) ProtoReflect() protoreflect.Message {
+	file_agent_v1_context_proto_lazy()
 	mi := &file_agent_v1_context_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1237,12 +1261,15 @@ var file_agent_v1_context_proto_depIdxs = []int32{
 	0,  // [0:20] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_context_proto_init() }
+var file_agent_v1_context_proto_once sync.Once
+
+func file_agent_v1_context_proto_lazy() { file_agent_v1_context_proto_once.Do(file_agent_v1_context_proto_init) }
+
 func file_agent_v1_context_proto_init() {
 	if File_agent_v1_context_proto != nil {
 		return
 	}
-	file_agent_v1_opaque_proto_init()
+	file_agent_v1_opaque_proto_lazy()
 	file_agent_v1_context_proto_msgTypes[0].OneofWrappers = []any{
 		(*ModelDetails_ApiKeyCredentials)(nil),
 		(*ModelDetails_AzureCredentials)(nil),

@@ -32,6 +32,7 @@ type ExecServerControlMessage struct {
 
 func (x *ExecServerControlMessage) Reset() {
 	*x = ExecServerControlMessage{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -44,6 +45,7 @@ func (x *ExecServerControlMessage) String() string {
 func (*ExecServerControlMessage) ProtoMessage() {}
 
 func (x *ExecServerControlMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -95,6 +97,7 @@ type ExecServerAbort struct {
 
 func (x *ExecServerAbort) Reset() {
 	*x = ExecServerAbort{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -107,6 +110,7 @@ func (x *ExecServerAbort) String() string {
 func (*ExecServerAbort) ProtoMessage() {}
 
 func (x *ExecServerAbort) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -145,6 +149,7 @@ type ExecClientControlMessage struct {
 
 func (x *ExecClientControlMessage) Reset() {
 	*x = ExecClientControlMessage{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -157,6 +162,7 @@ func (x *ExecClientControlMessage) String() string {
 func (*ExecClientControlMessage) ProtoMessage() {}
 
 func (x *ExecClientControlMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -238,6 +244,7 @@ type ExecClientStreamClose struct {
 
 func (x *ExecClientStreamClose) Reset() {
 	*x = ExecClientStreamClose{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -250,6 +257,7 @@ func (x *ExecClientStreamClose) String() string {
 func (*ExecClientStreamClose) ProtoMessage() {}
 
 func (x *ExecClientStreamClose) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -282,6 +290,7 @@ type ExecClientHeartbeat struct {
 
 func (x *ExecClientHeartbeat) Reset() {
 	*x = ExecClientHeartbeat{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -294,6 +303,7 @@ func (x *ExecClientHeartbeat) String() string {
 func (*ExecClientHeartbeat) ProtoMessage() {}
 
 func (x *ExecClientHeartbeat) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -329,6 +339,7 @@ type ExecClientThrow struct {
 
 func (x *ExecClientThrow) Reset() {
 	*x = ExecClientThrow{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -341,6 +352,7 @@ func (x *ExecClientThrow) String() string {
 func (*ExecClientThrow) ProtoMessage() {}
 
 func (x *ExecClientThrow) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -437,6 +449,7 @@ type ExecServerMessage struct {
 
 func (x *ExecServerMessage) Reset() {
 	*x = ExecServerMessage{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -449,6 +462,7 @@ func (x *ExecServerMessage) String() string {
 func (*ExecServerMessage) ProtoMessage() {}
 
 func (x *ExecServerMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1105,6 +1119,7 @@ type ExecClientMessage struct {
 
 func (x *ExecClientMessage) Reset() {
 	*x = ExecClientMessage{}
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1117,6 +1132,7 @@ func (x *ExecClientMessage) String() string {
 func (*ExecClientMessage) ProtoMessage() {}
 
 func (x *ExecClientMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_exec_proto_lazy()
 	mi := &file_agent_v1_exec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2043,17 +2059,20 @@ var file_agent_v1_exec_proto_depIdxs = []int32{
 	0,  // [0:80] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_exec_proto_init() }
+var file_agent_v1_exec_proto_once sync.Once
+
+func file_agent_v1_exec_proto_lazy() { file_agent_v1_exec_proto_once.Do(file_agent_v1_exec_proto_init) }
+
 func file_agent_v1_exec_proto_init() {
 	if File_agent_v1_exec_proto != nil {
 		return
 	}
-	file_agent_v1_kv_proto_init()
-	file_agent_v1_opaque_proto_init()
-	file_agent_v1_tool_file_proto_init()
-	file_agent_v1_tool_mcp_proto_init()
-	file_agent_v1_tool_shell_proto_init()
-	file_agent_v1_tool_web_proto_init()
+	file_agent_v1_kv_proto_lazy()
+	file_agent_v1_opaque_proto_lazy()
+	file_agent_v1_tool_file_proto_lazy()
+	file_agent_v1_tool_mcp_proto_lazy()
+	file_agent_v1_tool_shell_proto_lazy()
+	file_agent_v1_tool_web_proto_lazy()
 	file_agent_v1_exec_proto_msgTypes[0].OneofWrappers = []any{
 		(*ExecServerControlMessage_Abort)(nil),
 	}

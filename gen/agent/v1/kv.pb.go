@@ -9,6 +9,9 @@
 // Peers add fields and enum values every month. Both survive when a message is read,
 // changed and written: unknown fields are kept in the message, and enums are open.
 // The bytes of a message are not canonical: what was hashed is what is stored.
+//
+// A message is registered when it, or another one of its .proto file, is used for the first
+// time, and not when the program starts: before that protoregistry does not find it.
 package agentv1
 
 import (
@@ -36,6 +39,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -48,6 +52,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -85,6 +90,7 @@ type SpanContext struct {
 
 func (x *SpanContext) Reset() {
 	*x = SpanContext{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -97,6 +103,7 @@ func (x *SpanContext) String() string {
 func (*SpanContext) ProtoMessage() {}
 
 func (x *SpanContext) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -152,6 +159,7 @@ type GetBlobArgs struct {
 
 func (x *GetBlobArgs) Reset() {
 	*x = GetBlobArgs{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -164,6 +172,7 @@ func (x *GetBlobArgs) String() string {
 func (*GetBlobArgs) ProtoMessage() {}
 
 func (x *GetBlobArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -200,6 +209,7 @@ type GetBlobResult struct {
 
 func (x *GetBlobResult) Reset() {
 	*x = GetBlobResult{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -212,6 +222,7 @@ func (x *GetBlobResult) String() string {
 func (*GetBlobResult) ProtoMessage() {}
 
 func (x *GetBlobResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -253,6 +264,7 @@ type SetBlobArgs struct {
 
 func (x *SetBlobArgs) Reset() {
 	*x = SetBlobArgs{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -265,6 +277,7 @@ func (x *SetBlobArgs) String() string {
 func (*SetBlobArgs) ProtoMessage() {}
 
 func (x *SetBlobArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -305,6 +318,7 @@ type SetBlobResult struct {
 
 func (x *SetBlobResult) Reset() {
 	*x = SetBlobResult{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -317,6 +331,7 @@ func (x *SetBlobResult) String() string {
 func (*SetBlobResult) ProtoMessage() {}
 
 func (x *SetBlobResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -359,6 +374,7 @@ type KvServerMessage struct {
 
 func (x *KvServerMessage) Reset() {
 	*x = KvServerMessage{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -371,6 +387,7 @@ func (x *KvServerMessage) String() string {
 func (*KvServerMessage) ProtoMessage() {}
 
 func (x *KvServerMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -457,6 +474,7 @@ type KvClientMessage struct {
 
 func (x *KvClientMessage) Reset() {
 	*x = KvClientMessage{}
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -469,6 +487,7 @@ func (x *KvClientMessage) String() string {
 func (*KvClientMessage) ProtoMessage() {}
 
 func (x *KvClientMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_kv_proto_lazy()
 	mi := &file_agent_v1_kv_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -614,7 +633,10 @@ var file_agent_v1_kv_proto_depIdxs = []int32{
 	0, // [0:7] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_kv_proto_init() }
+var file_agent_v1_kv_proto_once sync.Once
+
+func file_agent_v1_kv_proto_lazy() { file_agent_v1_kv_proto_once.Do(file_agent_v1_kv_proto_init) }
+
 func file_agent_v1_kv_proto_init() {
 	if File_agent_v1_kv_proto != nil {
 		return

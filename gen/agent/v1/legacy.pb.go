@@ -43,6 +43,7 @@ type ConversationState struct {
 
 func (x *ConversationState) Reset() {
 	*x = ConversationState{}
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -55,6 +56,7 @@ func (x *ConversationState) String() string {
 func (*ConversationState) ProtoMessage() {}
 
 func (x *ConversationState) ProtoReflect() protoreflect.Message {
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -190,6 +192,7 @@ type ConversationTurn struct {
 
 func (x *ConversationTurn) Reset() {
 	*x = ConversationTurn{}
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -202,6 +205,7 @@ func (x *ConversationTurn) String() string {
 func (*ConversationTurn) ProtoMessage() {}
 
 func (x *ConversationTurn) ProtoReflect() protoreflect.Message {
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -270,6 +274,7 @@ type AgentConversationTurn struct {
 
 func (x *AgentConversationTurn) Reset() {
 	*x = AgentConversationTurn{}
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -282,6 +287,7 @@ func (x *AgentConversationTurn) String() string {
 func (*AgentConversationTurn) ProtoMessage() {}
 
 func (x *AgentConversationTurn) ProtoReflect() protoreflect.Message {
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -329,6 +335,7 @@ type ShellConversationTurn struct {
 
 func (x *ShellConversationTurn) Reset() {
 	*x = ShellConversationTurn{}
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -341,6 +348,7 @@ func (x *ShellConversationTurn) String() string {
 func (*ShellConversationTurn) ProtoMessage() {}
 
 func (x *ShellConversationTurn) ProtoReflect() protoreflect.Message {
+	file_agent_v1_legacy_proto_lazy()
 	mi := &file_agent_v1_legacy_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -487,15 +495,18 @@ var file_agent_v1_legacy_proto_depIdxs = []int32{
 	0,  // [0:20] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_legacy_proto_init() }
+var file_agent_v1_legacy_proto_once sync.Once
+
+func file_agent_v1_legacy_proto_lazy() { file_agent_v1_legacy_proto_once.Do(file_agent_v1_legacy_proto_init) }
+
 func file_agent_v1_legacy_proto_init() {
 	if File_agent_v1_legacy_proto != nil {
 		return
 	}
-	file_agent_v1_message_proto_init()
-	file_agent_v1_state_proto_init()
-	file_agent_v1_step_proto_init()
-	file_agent_v1_todo_proto_init()
+	file_agent_v1_message_proto_lazy()
+	file_agent_v1_state_proto_lazy()
+	file_agent_v1_step_proto_lazy()
+	file_agent_v1_todo_proto_lazy()
 	file_agent_v1_legacy_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_legacy_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConversationTurn_AgentConversationTurn)(nil),

@@ -71,10 +71,12 @@ func (x AgentMode) String() string {
 }
 
 func (AgentMode) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_message_proto_lazy()
 	return file_agent_v1_message_proto_enumTypes[0].Descriptor()
 }
 
 func (AgentMode) Type() protoreflect.EnumType {
+	file_agent_v1_message_proto_lazy()
 	return &file_agent_v1_message_proto_enumTypes[0]
 }
 
@@ -124,10 +126,12 @@ func (x SimulatedMsgReason) String() string {
 }
 
 func (SimulatedMsgReason) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_message_proto_lazy()
 	return file_agent_v1_message_proto_enumTypes[1].Descriptor()
 }
 
 func (SimulatedMsgReason) Type() protoreflect.EnumType {
+	file_agent_v1_message_proto_lazy()
 	return &file_agent_v1_message_proto_enumTypes[1]
 }
 
@@ -176,6 +180,7 @@ type UserMessage struct {
 
 func (x *UserMessage) Reset() {
 	*x = UserMessage{}
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -188,6 +193,7 @@ func (x *UserMessage) String() string {
 func (*UserMessage) ProtoMessage() {}
 
 func (x *UserMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -384,6 +390,7 @@ type AssistantMessage struct {
 
 func (x *AssistantMessage) Reset() {
 	*x = AssistantMessage{}
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -396,6 +403,7 @@ func (x *AssistantMessage) String() string {
 func (*AssistantMessage) ProtoMessage() {}
 
 func (x *AssistantMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -446,6 +454,7 @@ type ThinkingMessage struct {
 
 func (x *ThinkingMessage) Reset() {
 	*x = ThinkingMessage{}
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -458,6 +467,7 @@ func (x *ThinkingMessage) String() string {
 func (*ThinkingMessage) ProtoMessage() {}
 
 func (x *ThinkingMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -510,6 +520,7 @@ type UserMessage_SimulatedMessageMetadata struct {
 
 func (x *UserMessage_SimulatedMessageMetadata) Reset() {
 	*x = UserMessage_SimulatedMessageMetadata{}
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -522,6 +533,7 @@ func (x *UserMessage_SimulatedMessageMetadata) String() string {
 func (*UserMessage_SimulatedMessageMetadata) ProtoMessage() {}
 
 func (x *UserMessage_SimulatedMessageMetadata) ProtoReflect() protoreflect.Message {
+	file_agent_v1_message_proto_lazy()
 	mi := &file_agent_v1_message_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -670,13 +682,16 @@ var file_agent_v1_message_proto_depIdxs = []int32{
 	0,  // [0:9] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_message_proto_init() }
+var file_agent_v1_message_proto_once sync.Once
+
+func file_agent_v1_message_proto_lazy() { file_agent_v1_message_proto_once.Do(file_agent_v1_message_proto_init) }
+
 func file_agent_v1_message_proto_init() {
 	if File_agent_v1_message_proto != nil {
 		return
 	}
-	file_agent_v1_context_proto_init()
-	file_agent_v1_opaque_proto_init()
+	file_agent_v1_context_proto_lazy()
+	file_agent_v1_opaque_proto_lazy()
 	file_agent_v1_message_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_message_proto_msgTypes[1].OneofWrappers = []any{}
 	file_agent_v1_message_proto_msgTypes[2].OneofWrappers = []any{}

@@ -30,6 +30,7 @@ type TtftBreakdown struct {
 
 func (x *TtftBreakdown) Reset() {
 	*x = TtftBreakdown{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -42,6 +43,7 @@ func (x *TtftBreakdown) String() string {
 func (*TtftBreakdown) ProtoMessage() {}
 
 func (x *TtftBreakdown) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -66,6 +68,7 @@ type McpFileSystemOptions struct {
 
 func (x *McpFileSystemOptions) Reset() {
 	*x = McpFileSystemOptions{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -78,6 +81,7 @@ func (x *McpFileSystemOptions) String() string {
 func (*McpFileSystemOptions) ProtoMessage() {}
 
 func (x *McpFileSystemOptions) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -102,6 +106,7 @@ type SkillOptions struct {
 
 func (x *SkillOptions) Reset() {
 	*x = SkillOptions{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -114,6 +119,7 @@ func (x *SkillOptions) String() string {
 func (*SkillOptions) ProtoMessage() {}
 
 func (x *SkillOptions) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -138,6 +144,7 @@ type SubagentRunState struct {
 
 func (x *SubagentRunState) Reset() {
 	*x = SubagentRunState{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -150,6 +157,7 @@ func (x *SubagentRunState) String() string {
 func (*SubagentRunState) ProtoMessage() {}
 
 func (x *SubagentRunState) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -174,6 +182,7 @@ type GoalState struct {
 
 func (x *GoalState) Reset() {
 	*x = GoalState{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -186,6 +195,7 @@ func (x *GoalState) String() string {
 func (*GoalState) ProtoMessage() {}
 
 func (x *GoalState) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -210,6 +220,7 @@ type SubagentDispatchStep struct {
 
 func (x *SubagentDispatchStep) Reset() {
 	*x = SubagentDispatchStep{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -222,6 +233,7 @@ func (x *SubagentDispatchStep) String() string {
 func (*SubagentDispatchStep) ProtoMessage() {}
 
 func (x *SubagentDispatchStep) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -246,6 +258,7 @@ type TriggeringUserInfo struct {
 
 func (x *TriggeringUserInfo) Reset() {
 	*x = TriggeringUserInfo{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -258,6 +271,7 @@ func (x *TriggeringUserInfo) String() string {
 func (*TriggeringUserInfo) ProtoMessage() {}
 
 func (x *TriggeringUserInfo) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -282,6 +296,7 @@ type ExecutePlanInfo struct {
 
 func (x *ExecutePlanInfo) Reset() {
 	*x = ExecutePlanInfo{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -294,6 +309,7 @@ func (x *ExecutePlanInfo) String() string {
 func (*ExecutePlanInfo) ProtoMessage() {}
 
 func (x *ExecutePlanInfo) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -318,6 +334,7 @@ type HookAdditionalContext struct {
 
 func (x *HookAdditionalContext) Reset() {
 	*x = HookAdditionalContext{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -330,6 +347,7 @@ func (x *HookAdditionalContext) String() string {
 func (*HookAdditionalContext) ProtoMessage() {}
 
 func (x *HookAdditionalContext) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -354,6 +372,7 @@ type CustomModeIntent struct {
 
 func (x *CustomModeIntent) Reset() {
 	*x = CustomModeIntent{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -366,6 +385,7 @@ func (x *CustomModeIntent) String() string {
 func (*CustomModeIntent) ProtoMessage() {}
 
 func (x *CustomModeIntent) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -390,6 +410,7 @@ type ProjectDetails struct {
 
 func (x *ProjectDetails) Reset() {
 	*x = ProjectDetails{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -402,6 +423,7 @@ func (x *ProjectDetails) String() string {
 func (*ProjectDetails) ProtoMessage() {}
 
 func (x *ProjectDetails) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -426,6 +448,7 @@ type ReadLintsToolCall struct {
 
 func (x *ReadLintsToolCall) Reset() {
 	*x = ReadLintsToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -438,6 +461,7 @@ func (x *ReadLintsToolCall) String() string {
 func (*ReadLintsToolCall) ProtoMessage() {}
 
 func (x *ReadLintsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -462,6 +486,7 @@ type SemSearchToolCall struct {
 
 func (x *SemSearchToolCall) Reset() {
 	*x = SemSearchToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -474,6 +499,7 @@ func (x *SemSearchToolCall) String() string {
 func (*SemSearchToolCall) ProtoMessage() {}
 
 func (x *SemSearchToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -498,6 +524,7 @@ type ListMcpResourcesToolCall struct {
 
 func (x *ListMcpResourcesToolCall) Reset() {
 	*x = ListMcpResourcesToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -510,6 +537,7 @@ func (x *ListMcpResourcesToolCall) String() string {
 func (*ListMcpResourcesToolCall) ProtoMessage() {}
 
 func (x *ListMcpResourcesToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -534,6 +562,7 @@ type ReadMcpResourceToolCall struct {
 
 func (x *ReadMcpResourceToolCall) Reset() {
 	*x = ReadMcpResourceToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -546,6 +575,7 @@ func (x *ReadMcpResourceToolCall) String() string {
 func (*ReadMcpResourceToolCall) ProtoMessage() {}
 
 func (x *ReadMcpResourceToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -570,6 +600,7 @@ type ApplyAgentDiffToolCall struct {
 
 func (x *ApplyAgentDiffToolCall) Reset() {
 	*x = ApplyAgentDiffToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -582,6 +613,7 @@ func (x *ApplyAgentDiffToolCall) String() string {
 func (*ApplyAgentDiffToolCall) ProtoMessage() {}
 
 func (x *ApplyAgentDiffToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -606,6 +638,7 @@ type ExaSearchToolCall struct {
 
 func (x *ExaSearchToolCall) Reset() {
 	*x = ExaSearchToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -618,6 +651,7 @@ func (x *ExaSearchToolCall) String() string {
 func (*ExaSearchToolCall) ProtoMessage() {}
 
 func (x *ExaSearchToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -642,6 +676,7 @@ type ExaFetchToolCall struct {
 
 func (x *ExaFetchToolCall) Reset() {
 	*x = ExaFetchToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -654,6 +689,7 @@ func (x *ExaFetchToolCall) String() string {
 func (*ExaFetchToolCall) ProtoMessage() {}
 
 func (x *ExaFetchToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -678,6 +714,7 @@ type GenerateImageToolCall struct {
 
 func (x *GenerateImageToolCall) Reset() {
 	*x = GenerateImageToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -690,6 +727,7 @@ func (x *GenerateImageToolCall) String() string {
 func (*GenerateImageToolCall) ProtoMessage() {}
 
 func (x *GenerateImageToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -714,6 +752,7 @@ type RecordScreenToolCall struct {
 
 func (x *RecordScreenToolCall) Reset() {
 	*x = RecordScreenToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -726,6 +765,7 @@ func (x *RecordScreenToolCall) String() string {
 func (*RecordScreenToolCall) ProtoMessage() {}
 
 func (x *RecordScreenToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -750,6 +790,7 @@ type ComputerUseToolCall struct {
 
 func (x *ComputerUseToolCall) Reset() {
 	*x = ComputerUseToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -762,6 +803,7 @@ func (x *ComputerUseToolCall) String() string {
 func (*ComputerUseToolCall) ProtoMessage() {}
 
 func (x *ComputerUseToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -786,6 +828,7 @@ type ReflectToolCall struct {
 
 func (x *ReflectToolCall) Reset() {
 	*x = ReflectToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -798,6 +841,7 @@ func (x *ReflectToolCall) String() string {
 func (*ReflectToolCall) ProtoMessage() {}
 
 func (x *ReflectToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -822,6 +866,7 @@ type SetupVmEnvironmentToolCall struct {
 
 func (x *SetupVmEnvironmentToolCall) Reset() {
 	*x = SetupVmEnvironmentToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -834,6 +879,7 @@ func (x *SetupVmEnvironmentToolCall) String() string {
 func (*SetupVmEnvironmentToolCall) ProtoMessage() {}
 
 func (x *SetupVmEnvironmentToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -858,6 +904,7 @@ type StartGrindExecutionToolCall struct {
 
 func (x *StartGrindExecutionToolCall) Reset() {
 	*x = StartGrindExecutionToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -870,6 +917,7 @@ func (x *StartGrindExecutionToolCall) String() string {
 func (*StartGrindExecutionToolCall) ProtoMessage() {}
 
 func (x *StartGrindExecutionToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -894,6 +942,7 @@ type StartGrindPlanningToolCall struct {
 
 func (x *StartGrindPlanningToolCall) Reset() {
 	*x = StartGrindPlanningToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -906,6 +955,7 @@ func (x *StartGrindPlanningToolCall) String() string {
 func (*StartGrindPlanningToolCall) ProtoMessage() {}
 
 func (x *StartGrindPlanningToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -930,6 +980,7 @@ type ReportBugfixResultsToolCall struct {
 
 func (x *ReportBugfixResultsToolCall) Reset() {
 	*x = ReportBugfixResultsToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -942,6 +993,7 @@ func (x *ReportBugfixResultsToolCall) String() string {
 func (*ReportBugfixResultsToolCall) ProtoMessage() {}
 
 func (x *ReportBugfixResultsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -966,6 +1018,7 @@ type AiAttributionToolCall struct {
 
 func (x *AiAttributionToolCall) Reset() {
 	*x = AiAttributionToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -978,6 +1031,7 @@ func (x *AiAttributionToolCall) String() string {
 func (*AiAttributionToolCall) ProtoMessage() {}
 
 func (x *AiAttributionToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1002,6 +1056,7 @@ type PrManagementToolCall struct {
 
 func (x *PrManagementToolCall) Reset() {
 	*x = PrManagementToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1014,6 +1069,7 @@ func (x *PrManagementToolCall) String() string {
 func (*PrManagementToolCall) ProtoMessage() {}
 
 func (x *PrManagementToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1038,6 +1094,7 @@ type McpAuthToolCall struct {
 
 func (x *McpAuthToolCall) Reset() {
 	*x = McpAuthToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1050,6 +1107,7 @@ func (x *McpAuthToolCall) String() string {
 func (*McpAuthToolCall) ProtoMessage() {}
 
 func (x *McpAuthToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1074,6 +1132,7 @@ type AwaitToolCall struct {
 
 func (x *AwaitToolCall) Reset() {
 	*x = AwaitToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1086,6 +1145,7 @@ func (x *AwaitToolCall) String() string {
 func (*AwaitToolCall) ProtoMessage() {}
 
 func (x *AwaitToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1110,6 +1170,7 @@ type BlameByFilePathToolCall struct {
 
 func (x *BlameByFilePathToolCall) Reset() {
 	*x = BlameByFilePathToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1122,6 +1183,7 @@ func (x *BlameByFilePathToolCall) String() string {
 func (*BlameByFilePathToolCall) ProtoMessage() {}
 
 func (x *BlameByFilePathToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1146,6 +1208,7 @@ type GetMcpToolsToolCall struct {
 
 func (x *GetMcpToolsToolCall) Reset() {
 	*x = GetMcpToolsToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1158,6 +1221,7 @@ func (x *GetMcpToolsToolCall) String() string {
 func (*GetMcpToolsToolCall) ProtoMessage() {}
 
 func (x *GetMcpToolsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1182,6 +1246,7 @@ type ReportBugToolCall struct {
 
 func (x *ReportBugToolCall) Reset() {
 	*x = ReportBugToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1194,6 +1259,7 @@ func (x *ReportBugToolCall) String() string {
 func (*ReportBugToolCall) ProtoMessage() {}
 
 func (x *ReportBugToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1218,6 +1284,7 @@ type SetActiveBranchToolCall struct {
 
 func (x *SetActiveBranchToolCall) Reset() {
 	*x = SetActiveBranchToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1230,6 +1297,7 @@ func (x *SetActiveBranchToolCall) String() string {
 func (*SetActiveBranchToolCall) ProtoMessage() {}
 
 func (x *SetActiveBranchToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1254,6 +1322,7 @@ type CommunicateUpdateToolCall struct {
 
 func (x *CommunicateUpdateToolCall) Reset() {
 	*x = CommunicateUpdateToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1266,6 +1335,7 @@ func (x *CommunicateUpdateToolCall) String() string {
 func (*CommunicateUpdateToolCall) ProtoMessage() {}
 
 func (x *CommunicateUpdateToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1290,6 +1360,7 @@ type SendFinalSummaryToolCall struct {
 
 func (x *SendFinalSummaryToolCall) Reset() {
 	*x = SendFinalSummaryToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1302,6 +1373,7 @@ func (x *SendFinalSummaryToolCall) String() string {
 func (*SendFinalSummaryToolCall) ProtoMessage() {}
 
 func (x *SendFinalSummaryToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1326,6 +1398,7 @@ type UpdatePrCodeTourToolCall struct {
 
 func (x *UpdatePrCodeTourToolCall) Reset() {
 	*x = UpdatePrCodeTourToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1338,6 +1411,7 @@ func (x *UpdatePrCodeTourToolCall) String() string {
 func (*UpdatePrCodeTourToolCall) ProtoMessage() {}
 
 func (x *UpdatePrCodeTourToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1362,6 +1436,7 @@ type ReplaceEnvToolCall struct {
 
 func (x *ReplaceEnvToolCall) Reset() {
 	*x = ReplaceEnvToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1374,6 +1449,7 @@ func (x *ReplaceEnvToolCall) String() string {
 func (*ReplaceEnvToolCall) ProtoMessage() {}
 
 func (x *ReplaceEnvToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1398,6 +1474,7 @@ type EditPrLabelsToolCall struct {
 
 func (x *EditPrLabelsToolCall) Reset() {
 	*x = EditPrLabelsToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1410,6 +1487,7 @@ func (x *EditPrLabelsToolCall) String() string {
 func (*EditPrLabelsToolCall) ProtoMessage() {}
 
 func (x *EditPrLabelsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1434,6 +1512,7 @@ type RecordCiInvestigationFindingsToolCall struct {
 
 func (x *RecordCiInvestigationFindingsToolCall) Reset() {
 	*x = RecordCiInvestigationFindingsToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1446,6 +1525,7 @@ func (x *RecordCiInvestigationFindingsToolCall) String() string {
 func (*RecordCiInvestigationFindingsToolCall) ProtoMessage() {}
 
 func (x *RecordCiInvestigationFindingsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1470,6 +1550,7 @@ type SendMessageToolCall struct {
 
 func (x *SendMessageToolCall) Reset() {
 	*x = SendMessageToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1482,6 +1563,7 @@ func (x *SendMessageToolCall) String() string {
 func (*SendMessageToolCall) ProtoMessage() {}
 
 func (x *SendMessageToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1506,6 +1588,7 @@ type FetchCloudAgentDataToolCall struct {
 
 func (x *FetchCloudAgentDataToolCall) Reset() {
 	*x = FetchCloudAgentDataToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1518,6 +1601,7 @@ func (x *FetchCloudAgentDataToolCall) String() string {
 func (*FetchCloudAgentDataToolCall) ProtoMessage() {}
 
 func (x *FetchCloudAgentDataToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1542,6 +1626,7 @@ type SendToUserToolCall struct {
 
 func (x *SendToUserToolCall) Reset() {
 	*x = SendToUserToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1554,6 +1639,7 @@ func (x *SendToUserToolCall) String() string {
 func (*SendToUserToolCall) ProtoMessage() {}
 
 func (x *SendToUserToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1578,6 +1664,7 @@ type ConnectScmToolCall struct {
 
 func (x *ConnectScmToolCall) Reset() {
 	*x = ConnectScmToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1590,6 +1677,7 @@ func (x *ConnectScmToolCall) String() string {
 func (*ConnectScmToolCall) ProtoMessage() {}
 
 func (x *ConnectScmToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1614,6 +1702,7 @@ type SearchConversationsToolCall struct {
 
 func (x *SearchConversationsToolCall) Reset() {
 	*x = SearchConversationsToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1626,6 +1715,7 @@ func (x *SearchConversationsToolCall) String() string {
 func (*SearchConversationsToolCall) ProtoMessage() {}
 
 func (x *SearchConversationsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1650,6 +1740,7 @@ type CreateGoalToolCall struct {
 
 func (x *CreateGoalToolCall) Reset() {
 	*x = CreateGoalToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1662,6 +1753,7 @@ func (x *CreateGoalToolCall) String() string {
 func (*CreateGoalToolCall) ProtoMessage() {}
 
 func (x *CreateGoalToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1686,6 +1778,7 @@ type UpdateGoalToolCall struct {
 
 func (x *UpdateGoalToolCall) Reset() {
 	*x = UpdateGoalToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1698,6 +1791,7 @@ func (x *UpdateGoalToolCall) String() string {
 func (*UpdateGoalToolCall) ProtoMessage() {}
 
 func (x *UpdateGoalToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1722,6 +1816,7 @@ type AdoptToolCall struct {
 
 func (x *AdoptToolCall) Reset() {
 	*x = AdoptToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1734,6 +1829,7 @@ func (x *AdoptToolCall) String() string {
 func (*AdoptToolCall) ProtoMessage() {}
 
 func (x *AdoptToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1758,6 +1854,7 @@ type GetAgentStatusToolCall struct {
 
 func (x *GetAgentStatusToolCall) Reset() {
 	*x = GetAgentStatusToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1770,6 +1867,7 @@ func (x *GetAgentStatusToolCall) String() string {
 func (*GetAgentStatusToolCall) ProtoMessage() {}
 
 func (x *GetAgentStatusToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1794,6 +1892,7 @@ type SendToAgentToolCall struct {
 
 func (x *SendToAgentToolCall) Reset() {
 	*x = SendToAgentToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1806,6 +1905,7 @@ func (x *SendToAgentToolCall) String() string {
 func (*SendToAgentToolCall) ProtoMessage() {}
 
 func (x *SendToAgentToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1830,6 +1930,7 @@ type ReadAgentTranscriptToolCall struct {
 
 func (x *ReadAgentTranscriptToolCall) Reset() {
 	*x = ReadAgentTranscriptToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1842,6 +1943,7 @@ func (x *ReadAgentTranscriptToolCall) String() string {
 func (*ReadAgentTranscriptToolCall) ProtoMessage() {}
 
 func (x *ReadAgentTranscriptToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1866,6 +1968,7 @@ type CreateAgentToolCall struct {
 
 func (x *CreateAgentToolCall) Reset() {
 	*x = CreateAgentToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1878,6 +1981,7 @@ func (x *CreateAgentToolCall) String() string {
 func (*CreateAgentToolCall) ProtoMessage() {}
 
 func (x *CreateAgentToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1902,6 +2006,7 @@ type StopAgentToolCall struct {
 
 func (x *StopAgentToolCall) Reset() {
 	*x = StopAgentToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1914,6 +2019,7 @@ func (x *StopAgentToolCall) String() string {
 func (*StopAgentToolCall) ProtoMessage() {}
 
 func (x *StopAgentToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1938,6 +2044,7 @@ type GetPrCodeTourToolCall struct {
 
 func (x *GetPrCodeTourToolCall) Reset() {
 	*x = GetPrCodeTourToolCall{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1950,6 +2057,7 @@ func (x *GetPrCodeTourToolCall) String() string {
 func (*GetPrCodeTourToolCall) ProtoMessage() {}
 
 func (x *GetPrCodeTourToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1974,6 +2082,7 @@ type TargetMachine struct {
 
 func (x *TargetMachine) Reset() {
 	*x = TargetMachine{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1986,6 +2095,7 @@ func (x *TargetMachine) String() string {
 func (*TargetMachine) ProtoMessage() {}
 
 func (x *TargetMachine) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2010,6 +2120,7 @@ type PromptContextUsageTree struct {
 
 func (x *PromptContextUsageTree) Reset() {
 	*x = PromptContextUsageTree{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2022,6 +2133,7 @@ func (x *PromptContextUsageTree) String() string {
 func (*PromptContextUsageTree) ProtoMessage() {}
 
 func (x *PromptContextUsageTree) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2046,6 +2158,7 @@ type RequestContextPartReferences struct {
 
 func (x *RequestContextPartReferences) Reset() {
 	*x = RequestContextPartReferences{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2058,6 +2171,7 @@ func (x *RequestContextPartReferences) String() string {
 func (*RequestContextPartReferences) ProtoMessage() {}
 
 func (x *RequestContextPartReferences) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2082,6 +2196,7 @@ type SubscriptionNotificationAction struct {
 
 func (x *SubscriptionNotificationAction) Reset() {
 	*x = SubscriptionNotificationAction{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2094,6 +2209,7 @@ func (x *SubscriptionNotificationAction) String() string {
 func (*SubscriptionNotificationAction) ProtoMessage() {}
 
 func (x *SubscriptionNotificationAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2118,6 +2234,7 @@ type GoalContinuationAction struct {
 
 func (x *GoalContinuationAction) Reset() {
 	*x = GoalContinuationAction{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2130,6 +2247,7 @@ func (x *GoalContinuationAction) String() string {
 func (*GoalContinuationAction) ProtoMessage() {}
 
 func (x *GoalContinuationAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2154,6 +2272,7 @@ type InjectContextAction struct {
 
 func (x *InjectContextAction) Reset() {
 	*x = InjectContextAction{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2166,6 +2285,7 @@ func (x *InjectContextAction) String() string {
 func (*InjectContextAction) ProtoMessage() {}
 
 func (x *InjectContextAction) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2190,6 +2310,7 @@ type InterruptedPendingToolCallResolutions struct {
 
 func (x *InterruptedPendingToolCallResolutions) Reset() {
 	*x = InterruptedPendingToolCallResolutions{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2202,6 +2323,7 @@ func (x *InterruptedPendingToolCallResolutions) String() string {
 func (*InterruptedPendingToolCallResolutions) ProtoMessage() {}
 
 func (x *InterruptedPendingToolCallResolutions) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2226,6 +2348,7 @@ type ConversationHistory struct {
 
 func (x *ConversationHistory) Reset() {
 	*x = ConversationHistory{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2238,6 +2361,7 @@ func (x *ConversationHistory) String() string {
 func (*ConversationHistory) ProtoMessage() {}
 
 func (x *ConversationHistory) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2262,6 +2386,7 @@ type PromptSuggestionUpdate struct {
 
 func (x *PromptSuggestionUpdate) Reset() {
 	*x = PromptSuggestionUpdate{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2274,6 +2399,7 @@ func (x *PromptSuggestionUpdate) String() string {
 func (*PromptSuggestionUpdate) ProtoMessage() {}
 
 func (x *PromptSuggestionUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2298,6 +2424,7 @@ type PostRequestPromptUpdate struct {
 
 func (x *PostRequestPromptUpdate) Reset() {
 	*x = PostRequestPromptUpdate{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2310,6 +2437,7 @@ func (x *PostRequestPromptUpdate) String() string {
 func (*PostRequestPromptUpdate) ProtoMessage() {}
 
 func (x *PostRequestPromptUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2334,6 +2462,7 @@ type ActiveBranchChange struct {
 
 func (x *ActiveBranchChange) Reset() {
 	*x = ActiveBranchChange{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2346,6 +2475,7 @@ func (x *ActiveBranchChange) String() string {
 func (*ActiveBranchChange) ProtoMessage() {}
 
 func (x *ActiveBranchChange) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2370,6 +2500,7 @@ type FeedbackRequestUpdate struct {
 
 func (x *FeedbackRequestUpdate) Reset() {
 	*x = FeedbackRequestUpdate{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2382,6 +2513,7 @@ func (x *FeedbackRequestUpdate) String() string {
 func (*FeedbackRequestUpdate) ProtoMessage() {}
 
 func (x *FeedbackRequestUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2406,6 +2538,7 @@ type ResponseComparisonUpdate struct {
 
 func (x *ResponseComparisonUpdate) Reset() {
 	*x = ResponseComparisonUpdate{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2418,6 +2551,7 @@ func (x *ResponseComparisonUpdate) String() string {
 func (*ResponseComparisonUpdate) ProtoMessage() {}
 
 func (x *ResponseComparisonUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2442,6 +2576,7 @@ type ContextInjectionStateUpdate struct {
 
 func (x *ContextInjectionStateUpdate) Reset() {
 	*x = ContextInjectionStateUpdate{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2454,6 +2589,7 @@ func (x *ContextInjectionStateUpdate) String() string {
 func (*ContextInjectionStateUpdate) ProtoMessage() {}
 
 func (x *ContextInjectionStateUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2478,6 +2614,7 @@ type RoutedModelUpdate struct {
 
 func (x *RoutedModelUpdate) Reset() {
 	*x = RoutedModelUpdate{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2490,6 +2627,7 @@ func (x *RoutedModelUpdate) String() string {
 func (*RoutedModelUpdate) ProtoMessage() {}
 
 func (x *RoutedModelUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2514,6 +2652,7 @@ type ReplaceEnvToolCallDelta struct {
 
 func (x *ReplaceEnvToolCallDelta) Reset() {
 	*x = ReplaceEnvToolCallDelta{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2526,6 +2665,7 @@ func (x *ReplaceEnvToolCallDelta) String() string {
 func (*ReplaceEnvToolCallDelta) ProtoMessage() {}
 
 func (x *ReplaceEnvToolCallDelta) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2550,6 +2690,7 @@ type ThinkingDetails struct {
 
 func (x *ThinkingDetails) Reset() {
 	*x = ThinkingDetails{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2562,6 +2703,7 @@ func (x *ThinkingDetails) String() string {
 func (*ThinkingDetails) ProtoMessage() {}
 
 func (x *ThinkingDetails) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2586,6 +2728,7 @@ type ApiKeyCredentials struct {
 
 func (x *ApiKeyCredentials) Reset() {
 	*x = ApiKeyCredentials{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2598,6 +2741,7 @@ func (x *ApiKeyCredentials) String() string {
 func (*ApiKeyCredentials) ProtoMessage() {}
 
 func (x *ApiKeyCredentials) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2622,6 +2766,7 @@ type AzureCredentials struct {
 
 func (x *AzureCredentials) Reset() {
 	*x = AzureCredentials{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2634,6 +2779,7 @@ func (x *AzureCredentials) String() string {
 func (*AzureCredentials) ProtoMessage() {}
 
 func (x *AzureCredentials) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2658,6 +2804,7 @@ type BedrockCredentials struct {
 
 func (x *BedrockCredentials) Reset() {
 	*x = BedrockCredentials{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2670,6 +2817,7 @@ func (x *BedrockCredentials) String() string {
 func (*BedrockCredentials) ProtoMessage() {}
 
 func (x *BedrockCredentials) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2694,6 +2842,7 @@ type CursorRule struct {
 
 func (x *CursorRule) Reset() {
 	*x = CursorRule{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2706,6 +2855,7 @@ func (x *CursorRule) String() string {
 func (*CursorRule) ProtoMessage() {}
 
 func (x *CursorRule) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2730,6 +2880,7 @@ type GitRepoInfo struct {
 
 func (x *GitRepoInfo) Reset() {
 	*x = GitRepoInfo{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2742,6 +2893,7 @@ func (x *GitRepoInfo) String() string {
 func (*GitRepoInfo) ProtoMessage() {}
 
 func (x *GitRepoInfo) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2767,6 +2919,7 @@ type InvocationContext struct {
 
 func (x *InvocationContext) Reset() {
 	*x = InvocationContext{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2779,6 +2932,7 @@ func (x *InvocationContext) String() string {
 func (*InvocationContext) ProtoMessage() {}
 
 func (x *InvocationContext) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2803,6 +2957,7 @@ type UserDisplayInfo struct {
 
 func (x *UserDisplayInfo) Reset() {
 	*x = UserDisplayInfo{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2815,6 +2970,7 @@ func (x *UserDisplayInfo) String() string {
 func (*UserDisplayInfo) ProtoMessage() {}
 
 func (x *UserDisplayInfo) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2839,6 +2995,7 @@ type SandboxPolicy struct {
 
 func (x *SandboxPolicy) Reset() {
 	*x = SandboxPolicy{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2851,6 +3008,7 @@ func (x *SandboxPolicy) String() string {
 func (*SandboxPolicy) ProtoMessage() {}
 
 func (x *SandboxPolicy) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2875,6 +3033,7 @@ type ShellCommandParsingResult struct {
 
 func (x *ShellCommandParsingResult) Reset() {
 	*x = ShellCommandParsingResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2887,6 +3046,7 @@ func (x *ShellCommandParsingResult) String() string {
 func (*ShellCommandParsingResult) ProtoMessage() {}
 
 func (x *ShellCommandParsingResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2911,6 +3071,7 @@ type CommandClassifierResult struct {
 
 func (x *CommandClassifierResult) Reset() {
 	*x = CommandClassifierResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2923,6 +3084,7 @@ func (x *CommandClassifierResult) String() string {
 func (*CommandClassifierResult) ProtoMessage() {}
 
 func (x *CommandClassifierResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2947,6 +3109,7 @@ type ShellOutputNotificationConfig struct {
 
 func (x *ShellOutputNotificationConfig) Reset() {
 	*x = ShellOutputNotificationConfig{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2959,6 +3122,7 @@ func (x *ShellOutputNotificationConfig) String() string {
 func (*ShellOutputNotificationConfig) ProtoMessage() {}
 
 func (x *ShellOutputNotificationConfig) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2983,6 +3147,7 @@ type SmartModeApproval struct {
 
 func (x *SmartModeApproval) Reset() {
 	*x = SmartModeApproval{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2995,6 +3160,7 @@ func (x *SmartModeApproval) String() string {
 func (*SmartModeApproval) ProtoMessage() {}
 
 func (x *SmartModeApproval) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3019,6 +3185,7 @@ type ShellHookApprovalRequirement struct {
 
 func (x *ShellHookApprovalRequirement) Reset() {
 	*x = ShellHookApprovalRequirement{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3031,6 +3198,7 @@ func (x *ShellHookApprovalRequirement) String() string {
 func (*ShellHookApprovalRequirement) ProtoMessage() {}
 
 func (x *ShellHookApprovalRequirement) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3055,6 +3223,7 @@ type TerminalMetadata struct {
 
 func (x *TerminalMetadata) Reset() {
 	*x = TerminalMetadata{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3067,6 +3236,7 @@ func (x *TerminalMetadata) String() string {
 func (*TerminalMetadata) ProtoMessage() {}
 
 func (x *TerminalMetadata) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3091,6 +3261,7 @@ type ShellStreamHookContext struct {
 
 func (x *ShellStreamHookContext) Reset() {
 	*x = ShellStreamHookContext{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3103,6 +3274,7 @@ func (x *ShellStreamHookContext) String() string {
 func (*ShellStreamHookContext) ProtoMessage() {}
 
 func (x *ShellStreamHookContext) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3127,6 +3299,7 @@ type ShellSandboxUnsupported struct {
 
 func (x *ShellSandboxUnsupported) Reset() {
 	*x = ShellSandboxUnsupported{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3139,6 +3312,7 @@ func (x *ShellSandboxUnsupported) String() string {
 func (*ShellSandboxUnsupported) ProtoMessage() {}
 
 func (x *ShellSandboxUnsupported) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3163,6 +3337,7 @@ type DiagnosticsArgs struct {
 
 func (x *DiagnosticsArgs) Reset() {
 	*x = DiagnosticsArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3175,6 +3350,7 @@ func (x *DiagnosticsArgs) String() string {
 func (*DiagnosticsArgs) ProtoMessage() {}
 
 func (x *DiagnosticsArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3199,6 +3375,7 @@ type RequestContextArgs struct {
 
 func (x *RequestContextArgs) Reset() {
 	*x = RequestContextArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3211,6 +3388,7 @@ func (x *RequestContextArgs) String() string {
 func (*RequestContextArgs) ProtoMessage() {}
 
 func (x *RequestContextArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3235,6 +3413,7 @@ type BackgroundShellSpawnArgs struct {
 
 func (x *BackgroundShellSpawnArgs) Reset() {
 	*x = BackgroundShellSpawnArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3247,6 +3426,7 @@ func (x *BackgroundShellSpawnArgs) String() string {
 func (*BackgroundShellSpawnArgs) ProtoMessage() {}
 
 func (x *BackgroundShellSpawnArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3271,6 +3451,7 @@ type ListMcpResourcesExecArgs struct {
 
 func (x *ListMcpResourcesExecArgs) Reset() {
 	*x = ListMcpResourcesExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3283,6 +3464,7 @@ func (x *ListMcpResourcesExecArgs) String() string {
 func (*ListMcpResourcesExecArgs) ProtoMessage() {}
 
 func (x *ListMcpResourcesExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3307,6 +3489,7 @@ type ReadMcpResourceExecArgs struct {
 
 func (x *ReadMcpResourceExecArgs) Reset() {
 	*x = ReadMcpResourceExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3319,6 +3502,7 @@ func (x *ReadMcpResourceExecArgs) String() string {
 func (*ReadMcpResourceExecArgs) ProtoMessage() {}
 
 func (x *ReadMcpResourceExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3343,6 +3527,7 @@ type RecordScreenArgs struct {
 
 func (x *RecordScreenArgs) Reset() {
 	*x = RecordScreenArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3355,6 +3540,7 @@ func (x *RecordScreenArgs) String() string {
 func (*RecordScreenArgs) ProtoMessage() {}
 
 func (x *RecordScreenArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3379,6 +3565,7 @@ type ComputerUseArgs struct {
 
 func (x *ComputerUseArgs) Reset() {
 	*x = ComputerUseArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3391,6 +3578,7 @@ func (x *ComputerUseArgs) String() string {
 func (*ComputerUseArgs) ProtoMessage() {}
 
 func (x *ComputerUseArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3415,6 +3603,7 @@ type ExecuteHookArgs struct {
 
 func (x *ExecuteHookArgs) Reset() {
 	*x = ExecuteHookArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3427,6 +3616,7 @@ func (x *ExecuteHookArgs) String() string {
 func (*ExecuteHookArgs) ProtoMessage() {}
 
 func (x *ExecuteHookArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3451,6 +3641,7 @@ type SubagentArgs struct {
 
 func (x *SubagentArgs) Reset() {
 	*x = SubagentArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3463,6 +3654,7 @@ func (x *SubagentArgs) String() string {
 func (*SubagentArgs) ProtoMessage() {}
 
 func (x *SubagentArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3487,6 +3679,7 @@ type ForceBackgroundShellArgs struct {
 
 func (x *ForceBackgroundShellArgs) Reset() {
 	*x = ForceBackgroundShellArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3499,6 +3692,7 @@ func (x *ForceBackgroundShellArgs) String() string {
 func (*ForceBackgroundShellArgs) ProtoMessage() {}
 
 func (x *ForceBackgroundShellArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3523,6 +3717,7 @@ type ForceBackgroundSubagentArgs struct {
 
 func (x *ForceBackgroundSubagentArgs) Reset() {
 	*x = ForceBackgroundSubagentArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3535,6 +3730,7 @@ func (x *ForceBackgroundSubagentArgs) String() string {
 func (*ForceBackgroundSubagentArgs) ProtoMessage() {}
 
 func (x *ForceBackgroundSubagentArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3559,6 +3755,7 @@ type McpStateExecArgs struct {
 
 func (x *McpStateExecArgs) Reset() {
 	*x = McpStateExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3571,6 +3768,7 @@ func (x *McpStateExecArgs) String() string {
 func (*McpStateExecArgs) ProtoMessage() {}
 
 func (x *McpStateExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3595,6 +3793,7 @@ type SubagentAwaitArgs struct {
 
 func (x *SubagentAwaitArgs) Reset() {
 	*x = SubagentAwaitArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3607,6 +3806,7 @@ func (x *SubagentAwaitArgs) String() string {
 func (*SubagentAwaitArgs) ProtoMessage() {}
 
 func (x *SubagentAwaitArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3631,6 +3831,7 @@ type SmartModeClassifierArgs struct {
 
 func (x *SmartModeClassifierArgs) Reset() {
 	*x = SmartModeClassifierArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3643,6 +3844,7 @@ func (x *SmartModeClassifierArgs) String() string {
 func (*SmartModeClassifierArgs) ProtoMessage() {}
 
 func (x *SmartModeClassifierArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3667,6 +3869,7 @@ type CanvasDiagnosticsArgs struct {
 
 func (x *CanvasDiagnosticsArgs) Reset() {
 	*x = CanvasDiagnosticsArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3679,6 +3882,7 @@ func (x *CanvasDiagnosticsArgs) String() string {
 func (*CanvasDiagnosticsArgs) ProtoMessage() {}
 
 func (x *CanvasDiagnosticsArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3703,6 +3907,7 @@ type ShellAllowlistPrecheckArgs struct {
 
 func (x *ShellAllowlistPrecheckArgs) Reset() {
 	*x = ShellAllowlistPrecheckArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3715,6 +3920,7 @@ func (x *ShellAllowlistPrecheckArgs) String() string {
 func (*ShellAllowlistPrecheckArgs) ProtoMessage() {}
 
 func (x *ShellAllowlistPrecheckArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3739,6 +3945,7 @@ type McpAllowlistPrecheckArgs struct {
 
 func (x *McpAllowlistPrecheckArgs) Reset() {
 	*x = McpAllowlistPrecheckArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3751,6 +3958,7 @@ func (x *McpAllowlistPrecheckArgs) String() string {
 func (*McpAllowlistPrecheckArgs) ProtoMessage() {}
 
 func (x *McpAllowlistPrecheckArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3775,6 +3983,7 @@ type WebFetchAllowlistPrecheckArgs struct {
 
 func (x *WebFetchAllowlistPrecheckArgs) Reset() {
 	*x = WebFetchAllowlistPrecheckArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3787,6 +3996,7 @@ func (x *WebFetchAllowlistPrecheckArgs) String() string {
 func (*WebFetchAllowlistPrecheckArgs) ProtoMessage() {}
 
 func (x *WebFetchAllowlistPrecheckArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3811,6 +4021,7 @@ type PiReadExecArgs struct {
 
 func (x *PiReadExecArgs) Reset() {
 	*x = PiReadExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3823,6 +4034,7 @@ func (x *PiReadExecArgs) String() string {
 func (*PiReadExecArgs) ProtoMessage() {}
 
 func (x *PiReadExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3847,6 +4059,7 @@ type PiBashExecArgs struct {
 
 func (x *PiBashExecArgs) Reset() {
 	*x = PiBashExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3859,6 +4072,7 @@ func (x *PiBashExecArgs) String() string {
 func (*PiBashExecArgs) ProtoMessage() {}
 
 func (x *PiBashExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3883,6 +4097,7 @@ type PiEditExecArgs struct {
 
 func (x *PiEditExecArgs) Reset() {
 	*x = PiEditExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3895,6 +4110,7 @@ func (x *PiEditExecArgs) String() string {
 func (*PiEditExecArgs) ProtoMessage() {}
 
 func (x *PiEditExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3919,6 +4135,7 @@ type PiWriteExecArgs struct {
 
 func (x *PiWriteExecArgs) Reset() {
 	*x = PiWriteExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3931,6 +4148,7 @@ func (x *PiWriteExecArgs) String() string {
 func (*PiWriteExecArgs) ProtoMessage() {}
 
 func (x *PiWriteExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3955,6 +4173,7 @@ type PiGrepExecArgs struct {
 
 func (x *PiGrepExecArgs) Reset() {
 	*x = PiGrepExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3967,6 +4186,7 @@ func (x *PiGrepExecArgs) String() string {
 func (*PiGrepExecArgs) ProtoMessage() {}
 
 func (x *PiGrepExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3991,6 +4211,7 @@ type PiFindExecArgs struct {
 
 func (x *PiFindExecArgs) Reset() {
 	*x = PiFindExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4003,6 +4224,7 @@ func (x *PiFindExecArgs) String() string {
 func (*PiFindExecArgs) ProtoMessage() {}
 
 func (x *PiFindExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4027,6 +4249,7 @@ type PiLsExecArgs struct {
 
 func (x *PiLsExecArgs) Reset() {
 	*x = PiLsExecArgs{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4039,6 +4262,7 @@ func (x *PiLsExecArgs) String() string {
 func (*PiLsExecArgs) ProtoMessage() {}
 
 func (x *PiLsExecArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4063,6 +4287,7 @@ type GitDiffRequest struct {
 
 func (x *GitDiffRequest) Reset() {
 	*x = GitDiffRequest{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4075,6 +4300,7 @@ func (x *GitDiffRequest) String() string {
 func (*GitDiffRequest) ProtoMessage() {}
 
 func (x *GitDiffRequest) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4099,6 +4325,7 @@ type DiagnosticsResult struct {
 
 func (x *DiagnosticsResult) Reset() {
 	*x = DiagnosticsResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4111,6 +4338,7 @@ func (x *DiagnosticsResult) String() string {
 func (*DiagnosticsResult) ProtoMessage() {}
 
 func (x *DiagnosticsResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4135,6 +4363,7 @@ type RequestContextResult struct {
 
 func (x *RequestContextResult) Reset() {
 	*x = RequestContextResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4147,6 +4376,7 @@ func (x *RequestContextResult) String() string {
 func (*RequestContextResult) ProtoMessage() {}
 
 func (x *RequestContextResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4171,6 +4401,7 @@ type BackgroundShellSpawnResult struct {
 
 func (x *BackgroundShellSpawnResult) Reset() {
 	*x = BackgroundShellSpawnResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4183,6 +4414,7 @@ func (x *BackgroundShellSpawnResult) String() string {
 func (*BackgroundShellSpawnResult) ProtoMessage() {}
 
 func (x *BackgroundShellSpawnResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4207,6 +4439,7 @@ type ListMcpResourcesExecResult struct {
 
 func (x *ListMcpResourcesExecResult) Reset() {
 	*x = ListMcpResourcesExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4219,6 +4452,7 @@ func (x *ListMcpResourcesExecResult) String() string {
 func (*ListMcpResourcesExecResult) ProtoMessage() {}
 
 func (x *ListMcpResourcesExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4243,6 +4477,7 @@ type ReadMcpResourceExecResult struct {
 
 func (x *ReadMcpResourceExecResult) Reset() {
 	*x = ReadMcpResourceExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4255,6 +4490,7 @@ func (x *ReadMcpResourceExecResult) String() string {
 func (*ReadMcpResourceExecResult) ProtoMessage() {}
 
 func (x *ReadMcpResourceExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4279,6 +4515,7 @@ type RecordScreenResult struct {
 
 func (x *RecordScreenResult) Reset() {
 	*x = RecordScreenResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4291,6 +4528,7 @@ func (x *RecordScreenResult) String() string {
 func (*RecordScreenResult) ProtoMessage() {}
 
 func (x *RecordScreenResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4315,6 +4553,7 @@ type ComputerUseResult struct {
 
 func (x *ComputerUseResult) Reset() {
 	*x = ComputerUseResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4327,6 +4566,7 @@ func (x *ComputerUseResult) String() string {
 func (*ComputerUseResult) ProtoMessage() {}
 
 func (x *ComputerUseResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4351,6 +4591,7 @@ type ExecuteHookResult struct {
 
 func (x *ExecuteHookResult) Reset() {
 	*x = ExecuteHookResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4363,6 +4604,7 @@ func (x *ExecuteHookResult) String() string {
 func (*ExecuteHookResult) ProtoMessage() {}
 
 func (x *ExecuteHookResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4387,6 +4629,7 @@ type SubagentResult struct {
 
 func (x *SubagentResult) Reset() {
 	*x = SubagentResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4399,6 +4642,7 @@ func (x *SubagentResult) String() string {
 func (*SubagentResult) ProtoMessage() {}
 
 func (x *SubagentResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4423,6 +4667,7 @@ type ForceBackgroundShellResult struct {
 
 func (x *ForceBackgroundShellResult) Reset() {
 	*x = ForceBackgroundShellResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4435,6 +4680,7 @@ func (x *ForceBackgroundShellResult) String() string {
 func (*ForceBackgroundShellResult) ProtoMessage() {}
 
 func (x *ForceBackgroundShellResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4459,6 +4705,7 @@ type ForceBackgroundSubagentResult struct {
 
 func (x *ForceBackgroundSubagentResult) Reset() {
 	*x = ForceBackgroundSubagentResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4471,6 +4718,7 @@ func (x *ForceBackgroundSubagentResult) String() string {
 func (*ForceBackgroundSubagentResult) ProtoMessage() {}
 
 func (x *ForceBackgroundSubagentResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4495,6 +4743,7 @@ type McpStateExecResult struct {
 
 func (x *McpStateExecResult) Reset() {
 	*x = McpStateExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4507,6 +4756,7 @@ func (x *McpStateExecResult) String() string {
 func (*McpStateExecResult) ProtoMessage() {}
 
 func (x *McpStateExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4531,6 +4781,7 @@ type SubagentAwaitResult struct {
 
 func (x *SubagentAwaitResult) Reset() {
 	*x = SubagentAwaitResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4543,6 +4794,7 @@ func (x *SubagentAwaitResult) String() string {
 func (*SubagentAwaitResult) ProtoMessage() {}
 
 func (x *SubagentAwaitResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4567,6 +4819,7 @@ type SmartModeClassifierResult struct {
 
 func (x *SmartModeClassifierResult) Reset() {
 	*x = SmartModeClassifierResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4579,6 +4832,7 @@ func (x *SmartModeClassifierResult) String() string {
 func (*SmartModeClassifierResult) ProtoMessage() {}
 
 func (x *SmartModeClassifierResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4603,6 +4857,7 @@ type CanvasDiagnosticsResult struct {
 
 func (x *CanvasDiagnosticsResult) Reset() {
 	*x = CanvasDiagnosticsResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4615,6 +4870,7 @@ func (x *CanvasDiagnosticsResult) String() string {
 func (*CanvasDiagnosticsResult) ProtoMessage() {}
 
 func (x *CanvasDiagnosticsResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4639,6 +4895,7 @@ type ShellAllowlistPrecheckResult struct {
 
 func (x *ShellAllowlistPrecheckResult) Reset() {
 	*x = ShellAllowlistPrecheckResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4651,6 +4908,7 @@ func (x *ShellAllowlistPrecheckResult) String() string {
 func (*ShellAllowlistPrecheckResult) ProtoMessage() {}
 
 func (x *ShellAllowlistPrecheckResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4675,6 +4933,7 @@ type McpAllowlistPrecheckResult struct {
 
 func (x *McpAllowlistPrecheckResult) Reset() {
 	*x = McpAllowlistPrecheckResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4687,6 +4946,7 @@ func (x *McpAllowlistPrecheckResult) String() string {
 func (*McpAllowlistPrecheckResult) ProtoMessage() {}
 
 func (x *McpAllowlistPrecheckResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4711,6 +4971,7 @@ type WebFetchAllowlistPrecheckResult struct {
 
 func (x *WebFetchAllowlistPrecheckResult) Reset() {
 	*x = WebFetchAllowlistPrecheckResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4723,6 +4984,7 @@ func (x *WebFetchAllowlistPrecheckResult) String() string {
 func (*WebFetchAllowlistPrecheckResult) ProtoMessage() {}
 
 func (x *WebFetchAllowlistPrecheckResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4747,6 +5009,7 @@ type PiReadExecResult struct {
 
 func (x *PiReadExecResult) Reset() {
 	*x = PiReadExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4759,6 +5022,7 @@ func (x *PiReadExecResult) String() string {
 func (*PiReadExecResult) ProtoMessage() {}
 
 func (x *PiReadExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4783,6 +5047,7 @@ type PiBashExecResult struct {
 
 func (x *PiBashExecResult) Reset() {
 	*x = PiBashExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4795,6 +5060,7 @@ func (x *PiBashExecResult) String() string {
 func (*PiBashExecResult) ProtoMessage() {}
 
 func (x *PiBashExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4819,6 +5085,7 @@ type PiEditExecResult struct {
 
 func (x *PiEditExecResult) Reset() {
 	*x = PiEditExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4831,6 +5098,7 @@ func (x *PiEditExecResult) String() string {
 func (*PiEditExecResult) ProtoMessage() {}
 
 func (x *PiEditExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4855,6 +5123,7 @@ type PiWriteExecResult struct {
 
 func (x *PiWriteExecResult) Reset() {
 	*x = PiWriteExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4867,6 +5136,7 @@ func (x *PiWriteExecResult) String() string {
 func (*PiWriteExecResult) ProtoMessage() {}
 
 func (x *PiWriteExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4891,6 +5161,7 @@ type PiGrepExecResult struct {
 
 func (x *PiGrepExecResult) Reset() {
 	*x = PiGrepExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4903,6 +5174,7 @@ func (x *PiGrepExecResult) String() string {
 func (*PiGrepExecResult) ProtoMessage() {}
 
 func (x *PiGrepExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4927,6 +5199,7 @@ type PiFindExecResult struct {
 
 func (x *PiFindExecResult) Reset() {
 	*x = PiFindExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4939,6 +5212,7 @@ func (x *PiFindExecResult) String() string {
 func (*PiFindExecResult) ProtoMessage() {}
 
 func (x *PiFindExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4963,6 +5237,7 @@ type PiLsExecResult struct {
 
 func (x *PiLsExecResult) Reset() {
 	*x = PiLsExecResult{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4975,6 +5250,7 @@ func (x *PiLsExecResult) String() string {
 func (*PiLsExecResult) ProtoMessage() {}
 
 func (x *PiLsExecResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4999,6 +5275,7 @@ type GitDiffResponse struct {
 
 func (x *GitDiffResponse) Reset() {
 	*x = GitDiffResponse{}
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -5011,6 +5288,7 @@ func (x *GitDiffResponse) String() string {
 func (*GitDiffResponse) ProtoMessage() {}
 
 func (x *GitDiffResponse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_opaque_proto_lazy()
 	mi := &file_agent_v1_opaque_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -5335,7 +5613,10 @@ var file_agent_v1_opaque_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_opaque_proto_init() }
+var file_agent_v1_opaque_proto_once sync.Once
+
+func file_agent_v1_opaque_proto_lazy() { file_agent_v1_opaque_proto_once.Do(file_agent_v1_opaque_proto_init) }
+
 func file_agent_v1_opaque_proto_init() {
 	if File_agent_v1_opaque_proto != nil {
 		return

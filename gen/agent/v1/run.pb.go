@@ -39,6 +39,7 @@ type AgentClientMessage struct {
 
 func (x *AgentClientMessage) Reset() {
 	*x = AgentClientMessage{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -51,6 +52,7 @@ func (x *AgentClientMessage) String() string {
 func (*AgentClientMessage) ProtoMessage() {}
 
 func (x *AgentClientMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -217,6 +219,7 @@ type AgentServerMessage struct {
 
 func (x *AgentServerMessage) Reset() {
 	*x = AgentServerMessage{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -229,6 +232,7 @@ func (x *AgentServerMessage) String() string {
 func (*AgentServerMessage) ProtoMessage() {}
 
 func (x *AgentServerMessage) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -374,6 +378,7 @@ type AgentRunRequest struct {
 
 func (x *AgentRunRequest) Reset() {
 	*x = AgentRunRequest{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -386,6 +391,7 @@ func (x *AgentRunRequest) String() string {
 func (*AgentRunRequest) ProtoMessage() {}
 
 func (x *AgentRunRequest) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -486,6 +492,7 @@ type PrewarmRequest struct {
 
 func (x *PrewarmRequest) Reset() {
 	*x = PrewarmRequest{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -498,6 +505,7 @@ func (x *PrewarmRequest) String() string {
 func (*PrewarmRequest) ProtoMessage() {}
 
 func (x *PrewarmRequest) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -557,6 +565,7 @@ type ClientHeartbeat struct {
 
 func (x *ClientHeartbeat) Reset() {
 	*x = ClientHeartbeat{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -569,6 +578,7 @@ func (x *ClientHeartbeat) String() string {
 func (*ClientHeartbeat) ProtoMessage() {}
 
 func (x *ClientHeartbeat) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -596,6 +606,7 @@ type PreFetchedBlob struct {
 
 func (x *PreFetchedBlob) Reset() {
 	*x = PreFetchedBlob{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -608,6 +619,7 @@ func (x *PreFetchedBlob) String() string {
 func (*PreFetchedBlob) ProtoMessage() {}
 
 func (x *PreFetchedBlob) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -649,6 +661,7 @@ type BlobEntry struct {
 
 func (x *BlobEntry) Reset() {
 	*x = BlobEntry{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -661,6 +674,7 @@ func (x *BlobEntry) String() string {
 func (*BlobEntry) ProtoMessage() {}
 
 func (x *BlobEntry) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -704,6 +718,7 @@ type UploadConversationBlobsRequest struct {
 
 func (x *UploadConversationBlobsRequest) Reset() {
 	*x = UploadConversationBlobsRequest{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -716,6 +731,7 @@ func (x *UploadConversationBlobsRequest) String() string {
 func (*UploadConversationBlobsRequest) ProtoMessage() {}
 
 func (x *UploadConversationBlobsRequest) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -768,6 +784,7 @@ type UploadConversationBlobsResponse struct {
 
 func (x *UploadConversationBlobsResponse) Reset() {
 	*x = UploadConversationBlobsResponse{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -780,6 +797,7 @@ func (x *UploadConversationBlobsResponse) String() string {
 func (*UploadConversationBlobsResponse) ProtoMessage() {}
 
 func (x *UploadConversationBlobsResponse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -806,6 +824,7 @@ type InteractionQuery struct {
 
 func (x *InteractionQuery) Reset() {
 	*x = InteractionQuery{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -818,6 +837,7 @@ func (x *InteractionQuery) String() string {
 func (*InteractionQuery) ProtoMessage() {}
 
 func (x *InteractionQuery) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -851,6 +871,7 @@ type InteractionResponse struct {
 
 func (x *InteractionResponse) Reset() {
 	*x = InteractionResponse{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -863,6 +884,7 @@ func (x *InteractionResponse) String() string {
 func (*InteractionResponse) ProtoMessage() {}
 
 func (x *InteractionResponse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -894,6 +916,7 @@ type NameAgentRequest struct {
 
 func (x *NameAgentRequest) Reset() {
 	*x = NameAgentRequest{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -906,6 +929,7 @@ func (x *NameAgentRequest) String() string {
 func (*NameAgentRequest) ProtoMessage() {}
 
 func (x *NameAgentRequest) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -930,6 +954,7 @@ type NameAgentResponse struct {
 
 func (x *NameAgentResponse) Reset() {
 	*x = NameAgentResponse{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -942,6 +967,7 @@ func (x *NameAgentResponse) String() string {
 func (*NameAgentResponse) ProtoMessage() {}
 
 func (x *NameAgentResponse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -966,6 +992,7 @@ type GetUsableModelsRequest struct {
 
 func (x *GetUsableModelsRequest) Reset() {
 	*x = GetUsableModelsRequest{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -978,6 +1005,7 @@ func (x *GetUsableModelsRequest) String() string {
 func (*GetUsableModelsRequest) ProtoMessage() {}
 
 func (x *GetUsableModelsRequest) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1002,6 +1030,7 @@ type GetUsableModelsResponse struct {
 
 func (x *GetUsableModelsResponse) Reset() {
 	*x = GetUsableModelsResponse{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1014,6 +1043,7 @@ func (x *GetUsableModelsResponse) String() string {
 func (*GetUsableModelsResponse) ProtoMessage() {}
 
 func (x *GetUsableModelsResponse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1038,6 +1068,7 @@ type NotifyConversationCloneRequest struct {
 
 func (x *NotifyConversationCloneRequest) Reset() {
 	*x = NotifyConversationCloneRequest{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1050,6 +1081,7 @@ func (x *NotifyConversationCloneRequest) String() string {
 func (*NotifyConversationCloneRequest) ProtoMessage() {}
 
 func (x *NotifyConversationCloneRequest) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1074,6 +1106,7 @@ type NotifyConversationCloneResponse struct {
 
 func (x *NotifyConversationCloneResponse) Reset() {
 	*x = NotifyConversationCloneResponse{}
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1086,6 +1119,7 @@ func (x *NotifyConversationCloneResponse) String() string {
 func (*NotifyConversationCloneResponse) ProtoMessage() {}
 
 func (x *NotifyConversationCloneResponse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_run_proto_lazy()
 	mi := &file_agent_v1_run_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1260,18 +1294,21 @@ var file_agent_v1_run_proto_depIdxs = []int32{
 	0,  // [0:28] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_run_proto_init() }
+var file_agent_v1_run_proto_once sync.Once
+
+func file_agent_v1_run_proto_lazy() { file_agent_v1_run_proto_once.Do(file_agent_v1_run_proto_init) }
+
 func file_agent_v1_run_proto_init() {
 	if File_agent_v1_run_proto != nil {
 		return
 	}
-	file_agent_v1_action_proto_init()
-	file_agent_v1_context_proto_init()
-	file_agent_v1_exec_proto_init()
-	file_agent_v1_kv_proto_init()
-	file_agent_v1_opaque_proto_init()
-	file_agent_v1_state_proto_init()
-	file_agent_v1_update_proto_init()
+	file_agent_v1_action_proto_lazy()
+	file_agent_v1_context_proto_lazy()
+	file_agent_v1_exec_proto_lazy()
+	file_agent_v1_kv_proto_lazy()
+	file_agent_v1_opaque_proto_lazy()
+	file_agent_v1_state_proto_lazy()
+	file_agent_v1_update_proto_lazy()
 	file_agent_v1_run_proto_msgTypes[0].OneofWrappers = []any{
 		(*AgentClientMessage_RunRequest)(nil),
 		(*AgentClientMessage_ExecClientMessage)(nil),

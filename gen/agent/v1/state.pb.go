@@ -85,6 +85,7 @@ type ConversationStateStructure struct {
 
 func (x *ConversationStateStructure) Reset() {
 	*x = ConversationStateStructure{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -97,6 +98,7 @@ func (x *ConversationStateStructure) String() string {
 func (*ConversationStateStructure) ProtoMessage() {}
 
 func (x *ConversationStateStructure) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -400,6 +402,7 @@ type ConversationTurnStructure struct {
 
 func (x *ConversationTurnStructure) Reset() {
 	*x = ConversationTurnStructure{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -412,6 +415,7 @@ func (x *ConversationTurnStructure) String() string {
 func (*ConversationTurnStructure) ProtoMessage() {}
 
 func (x *ConversationTurnStructure) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -488,6 +492,7 @@ type AgentConversationTurnStructure struct {
 
 func (x *AgentConversationTurnStructure) Reset() {
 	*x = AgentConversationTurnStructure{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -500,6 +505,7 @@ func (x *AgentConversationTurnStructure) String() string {
 func (*AgentConversationTurnStructure) ProtoMessage() {}
 
 func (x *AgentConversationTurnStructure) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -585,6 +591,7 @@ type ShellConversationTurnStructure struct {
 
 func (x *ShellConversationTurnStructure) Reset() {
 	*x = ShellConversationTurnStructure{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -597,6 +604,7 @@ func (x *ShellConversationTurnStructure) String() string {
 func (*ShellConversationTurnStructure) ProtoMessage() {}
 
 func (x *ShellConversationTurnStructure) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -637,6 +645,7 @@ type ShellCommand struct {
 
 func (x *ShellCommand) Reset() {
 	*x = ShellCommand{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -649,6 +658,7 @@ func (x *ShellCommand) String() string {
 func (*ShellCommand) ProtoMessage() {}
 
 func (x *ShellCommand) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -684,6 +694,7 @@ type ShellOutput struct {
 
 func (x *ShellOutput) Reset() {
 	*x = ShellOutput{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -696,6 +707,7 @@ func (x *ShellOutput) String() string {
 func (*ShellOutput) ProtoMessage() {}
 
 func (x *ShellOutput) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -752,6 +764,7 @@ type SubagentPersistedState struct {
 
 func (x *SubagentPersistedState) Reset() {
 	*x = SubagentPersistedState{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -764,6 +777,7 @@ func (x *SubagentPersistedState) String() string {
 func (*SubagentPersistedState) ProtoMessage() {}
 
 func (x *SubagentPersistedState) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -861,6 +875,7 @@ type ConversationSummary struct {
 
 func (x *ConversationSummary) Reset() {
 	*x = ConversationSummary{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -873,6 +888,7 @@ func (x *ConversationSummary) String() string {
 func (*ConversationSummary) ProtoMessage() {}
 
 func (x *ConversationSummary) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -911,6 +927,7 @@ type ConversationSummaryArchive struct {
 
 func (x *ConversationSummaryArchive) Reset() {
 	*x = ConversationSummaryArchive{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -923,6 +940,7 @@ func (x *ConversationSummaryArchive) String() string {
 func (*ConversationSummaryArchive) ProtoMessage() {}
 
 func (x *ConversationSummaryArchive) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -977,6 +995,7 @@ type ConversationPlan struct {
 
 func (x *ConversationPlan) Reset() {
 	*x = ConversationPlan{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -989,6 +1008,7 @@ func (x *ConversationPlan) String() string {
 func (*ConversationPlan) ProtoMessage() {}
 
 func (x *ConversationPlan) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1025,6 +1045,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1037,6 +1058,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1080,6 +1102,7 @@ type FileStateStructure struct {
 
 func (x *FileStateStructure) Reset() {
 	*x = FileStateStructure{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1092,6 +1115,7 @@ func (x *FileStateStructure) String() string {
 func (*FileStateStructure) ProtoMessage() {}
 
 func (x *FileStateStructure) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1134,6 +1158,7 @@ type StepTiming struct {
 
 func (x *StepTiming) Reset() {
 	*x = StepTiming{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1146,6 +1171,7 @@ func (x *StepTiming) String() string {
 func (*StepTiming) ProtoMessage() {}
 
 func (x *StepTiming) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1190,6 +1216,7 @@ type ConversationTokenDetails struct {
 
 func (x *ConversationTokenDetails) Reset() {
 	*x = ConversationTokenDetails{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1202,6 +1229,7 @@ func (x *ConversationTokenDetails) String() string {
 func (*ConversationTokenDetails) ProtoMessage() {}
 
 func (x *ConversationTokenDetails) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1264,6 +1292,7 @@ type PromptTokenBreakdownSnapshot struct {
 
 func (x *PromptTokenBreakdownSnapshot) Reset() {
 	*x = PromptTokenBreakdownSnapshot{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1276,6 +1305,7 @@ func (x *PromptTokenBreakdownSnapshot) String() string {
 func (*PromptTokenBreakdownSnapshot) ProtoMessage() {}
 
 func (x *PromptTokenBreakdownSnapshot) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1325,6 +1355,7 @@ type PromptTokenBreakdownCategory struct {
 
 func (x *PromptTokenBreakdownCategory) Reset() {
 	*x = PromptTokenBreakdownCategory{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1337,6 +1368,7 @@ func (x *PromptTokenBreakdownCategory) String() string {
 func (*PromptTokenBreakdownCategory) ProtoMessage() {}
 
 func (x *PromptTokenBreakdownCategory) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1391,6 +1423,7 @@ type PlanRegistryEntry struct {
 
 func (x *PlanRegistryEntry) Reset() {
 	*x = PlanRegistryEntry{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1403,6 +1436,7 @@ func (x *PlanRegistryEntry) String() string {
 func (*PlanRegistryEntry) ProtoMessage() {}
 
 func (x *PlanRegistryEntry) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1443,6 +1477,7 @@ type TrackedGitRepo struct {
 
 func (x *TrackedGitRepo) Reset() {
 	*x = TrackedGitRepo{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1455,6 +1490,7 @@ func (x *TrackedGitRepo) String() string {
 func (*TrackedGitRepo) ProtoMessage() {}
 
 func (x *TrackedGitRepo) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1495,6 +1531,7 @@ type CommunicateUpdateHistoryEntry struct {
 
 func (x *CommunicateUpdateHistoryEntry) Reset() {
 	*x = CommunicateUpdateHistoryEntry{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1507,6 +1544,7 @@ func (x *CommunicateUpdateHistoryEntry) String() string {
 func (*CommunicateUpdateHistoryEntry) ProtoMessage() {}
 
 func (x *CommunicateUpdateHistoryEntry) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1548,6 +1586,7 @@ type CommunicateUpdateTurnState struct {
 
 func (x *CommunicateUpdateTurnState) Reset() {
 	*x = CommunicateUpdateTurnState{}
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1560,6 +1599,7 @@ func (x *CommunicateUpdateTurnState) String() string {
 func (*CommunicateUpdateTurnState) ProtoMessage() {}
 
 func (x *CommunicateUpdateTurnState) ProtoReflect() protoreflect.Message {
+	file_agent_v1_state_proto_lazy()
 	mi := &file_agent_v1_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1894,14 +1934,17 @@ var file_agent_v1_state_proto_depIdxs = []int32{
 	0,  // [0:31] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_state_proto_init() }
+var file_agent_v1_state_proto_once sync.Once
+
+func file_agent_v1_state_proto_lazy() { file_agent_v1_state_proto_once.Do(file_agent_v1_state_proto_init) }
+
 func file_agent_v1_state_proto_init() {
 	if File_agent_v1_state_proto != nil {
 		return
 	}
-	file_agent_v1_message_proto_init()
-	file_agent_v1_opaque_proto_init()
-	file_agent_v1_subagent_proto_init()
+	file_agent_v1_message_proto_lazy()
+	file_agent_v1_opaque_proto_lazy()
+	file_agent_v1_subagent_proto_lazy()
 	file_agent_v1_state_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_state_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConversationTurnStructure_AgentConversationTurn)(nil),

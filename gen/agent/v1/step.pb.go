@@ -52,10 +52,12 @@ func (x TaskMode) String() string {
 }
 
 func (TaskMode) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_step_proto_lazy()
 	return file_agent_v1_step_proto_enumTypes[0].Descriptor()
 }
 
 func (TaskMode) Type() protoreflect.EnumType {
+	file_agent_v1_step_proto_lazy()
 	return &file_agent_v1_step_proto_enumTypes[0]
 }
 
@@ -83,6 +85,7 @@ type ConversationStep struct {
 
 func (x *ConversationStep) Reset() {
 	*x = ConversationStep{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -95,6 +98,7 @@ func (x *ConversationStep) String() string {
 func (*ConversationStep) ProtoMessage() {}
 
 func (x *ConversationStep) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -252,6 +256,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -264,6 +269,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1368,6 +1374,7 @@ type TruncatedToolCall struct {
 
 func (x *TruncatedToolCall) Reset() {
 	*x = TruncatedToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1380,6 +1387,7 @@ func (x *TruncatedToolCall) String() string {
 func (*TruncatedToolCall) ProtoMessage() {}
 
 func (x *TruncatedToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1433,6 +1441,7 @@ type TaskSuccess struct {
 
 func (x *TaskSuccess) Reset() {
 	*x = TaskSuccess{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1445,6 +1454,7 @@ func (x *TaskSuccess) String() string {
 func (*TaskSuccess) ProtoMessage() {}
 
 func (x *TaskSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1521,6 +1531,7 @@ type ShellToolCall struct {
 
 func (x *ShellToolCall) Reset() {
 	*x = ShellToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1533,6 +1544,7 @@ func (x *ShellToolCall) String() string {
 func (*ShellToolCall) ProtoMessage() {}
 
 func (x *ShellToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1581,6 +1593,7 @@ type McpToolCall struct {
 
 func (x *McpToolCall) Reset() {
 	*x = McpToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1593,6 +1606,7 @@ func (x *McpToolCall) String() string {
 func (*McpToolCall) ProtoMessage() {}
 
 func (x *McpToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1641,6 +1655,7 @@ type TaskToolCall struct {
 
 func (x *TaskToolCall) Reset() {
 	*x = TaskToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1653,6 +1668,7 @@ func (x *TaskToolCall) String() string {
 func (*TaskToolCall) ProtoMessage() {}
 
 func (x *TaskToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1700,6 +1716,7 @@ type EditToolCall struct {
 
 func (x *EditToolCall) Reset() {
 	*x = EditToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1712,6 +1729,7 @@ func (x *EditToolCall) String() string {
 func (*EditToolCall) ProtoMessage() {}
 
 func (x *EditToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1752,6 +1770,7 @@ type DeleteToolCall struct {
 
 func (x *DeleteToolCall) Reset() {
 	*x = DeleteToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1764,6 +1783,7 @@ func (x *DeleteToolCall) String() string {
 func (*DeleteToolCall) ProtoMessage() {}
 
 func (x *DeleteToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1804,6 +1824,7 @@ type GrepToolCall struct {
 
 func (x *GrepToolCall) Reset() {
 	*x = GrepToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1816,6 +1837,7 @@ func (x *GrepToolCall) String() string {
 func (*GrepToolCall) ProtoMessage() {}
 
 func (x *GrepToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1856,6 +1878,7 @@ type LsToolCall struct {
 
 func (x *LsToolCall) Reset() {
 	*x = LsToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1868,6 +1891,7 @@ func (x *LsToolCall) String() string {
 func (*LsToolCall) ProtoMessage() {}
 
 func (x *LsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1908,6 +1932,7 @@ type UpdateTodosToolCall struct {
 
 func (x *UpdateTodosToolCall) Reset() {
 	*x = UpdateTodosToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1920,6 +1945,7 @@ func (x *UpdateTodosToolCall) String() string {
 func (*UpdateTodosToolCall) ProtoMessage() {}
 
 func (x *UpdateTodosToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1960,6 +1986,7 @@ type ReadTodosToolCall struct {
 
 func (x *ReadTodosToolCall) Reset() {
 	*x = ReadTodosToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1972,6 +1999,7 @@ func (x *ReadTodosToolCall) String() string {
 func (*ReadTodosToolCall) ProtoMessage() {}
 
 func (x *ReadTodosToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2012,6 +2040,7 @@ type CreatePlanToolCall struct {
 
 func (x *CreatePlanToolCall) Reset() {
 	*x = CreatePlanToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2024,6 +2053,7 @@ func (x *CreatePlanToolCall) String() string {
 func (*CreatePlanToolCall) ProtoMessage() {}
 
 func (x *CreatePlanToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2064,6 +2094,7 @@ type WebSearchToolCall struct {
 
 func (x *WebSearchToolCall) Reset() {
 	*x = WebSearchToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2076,6 +2107,7 @@ func (x *WebSearchToolCall) String() string {
 func (*WebSearchToolCall) ProtoMessage() {}
 
 func (x *WebSearchToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2116,6 +2148,7 @@ type FetchToolCall struct {
 
 func (x *FetchToolCall) Reset() {
 	*x = FetchToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2128,6 +2161,7 @@ func (x *FetchToolCall) String() string {
 func (*FetchToolCall) ProtoMessage() {}
 
 func (x *FetchToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2168,6 +2202,7 @@ type WebFetchToolCall struct {
 
 func (x *WebFetchToolCall) Reset() {
 	*x = WebFetchToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2180,6 +2215,7 @@ func (x *WebFetchToolCall) String() string {
 func (*WebFetchToolCall) ProtoMessage() {}
 
 func (x *WebFetchToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2220,6 +2256,7 @@ type SwitchModeToolCall struct {
 
 func (x *SwitchModeToolCall) Reset() {
 	*x = SwitchModeToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2232,6 +2269,7 @@ func (x *SwitchModeToolCall) String() string {
 func (*SwitchModeToolCall) ProtoMessage() {}
 
 func (x *SwitchModeToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2272,6 +2310,7 @@ type AskQuestionToolCall struct {
 
 func (x *AskQuestionToolCall) Reset() {
 	*x = AskQuestionToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2284,6 +2323,7 @@ func (x *AskQuestionToolCall) String() string {
 func (*AskQuestionToolCall) ProtoMessage() {}
 
 func (x *AskQuestionToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2324,6 +2364,7 @@ type WriteShellStdinToolCall struct {
 
 func (x *WriteShellStdinToolCall) Reset() {
 	*x = WriteShellStdinToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2336,6 +2377,7 @@ func (x *WriteShellStdinToolCall) String() string {
 func (*WriteShellStdinToolCall) ProtoMessage() {}
 
 func (x *WriteShellStdinToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2376,6 +2418,7 @@ type ReadToolCall struct {
 
 func (x *ReadToolCall) Reset() {
 	*x = ReadToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2388,6 +2431,7 @@ func (x *ReadToolCall) String() string {
 func (*ReadToolCall) ProtoMessage() {}
 
 func (x *ReadToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2428,6 +2472,7 @@ type GlobToolCall struct {
 
 func (x *GlobToolCall) Reset() {
 	*x = GlobToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2440,6 +2485,7 @@ func (x *GlobToolCall) String() string {
 func (*GlobToolCall) ProtoMessage() {}
 
 func (x *GlobToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2480,6 +2526,7 @@ type PiReadToolCall struct {
 
 func (x *PiReadToolCall) Reset() {
 	*x = PiReadToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2492,6 +2539,7 @@ func (x *PiReadToolCall) String() string {
 func (*PiReadToolCall) ProtoMessage() {}
 
 func (x *PiReadToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2532,6 +2580,7 @@ type PiBashToolCall struct {
 
 func (x *PiBashToolCall) Reset() {
 	*x = PiBashToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2544,6 +2593,7 @@ func (x *PiBashToolCall) String() string {
 func (*PiBashToolCall) ProtoMessage() {}
 
 func (x *PiBashToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2584,6 +2634,7 @@ type PiEditToolCall struct {
 
 func (x *PiEditToolCall) Reset() {
 	*x = PiEditToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2596,6 +2647,7 @@ func (x *PiEditToolCall) String() string {
 func (*PiEditToolCall) ProtoMessage() {}
 
 func (x *PiEditToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2636,6 +2688,7 @@ type PiWriteToolCall struct {
 
 func (x *PiWriteToolCall) Reset() {
 	*x = PiWriteToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2648,6 +2701,7 @@ func (x *PiWriteToolCall) String() string {
 func (*PiWriteToolCall) ProtoMessage() {}
 
 func (x *PiWriteToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2688,6 +2742,7 @@ type PiGrepToolCall struct {
 
 func (x *PiGrepToolCall) Reset() {
 	*x = PiGrepToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2700,6 +2755,7 @@ func (x *PiGrepToolCall) String() string {
 func (*PiGrepToolCall) ProtoMessage() {}
 
 func (x *PiGrepToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2740,6 +2796,7 @@ type PiFindToolCall struct {
 
 func (x *PiFindToolCall) Reset() {
 	*x = PiFindToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2752,6 +2809,7 @@ func (x *PiFindToolCall) String() string {
 func (*PiFindToolCall) ProtoMessage() {}
 
 func (x *PiFindToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2792,6 +2850,7 @@ type PiLsToolCall struct {
 
 func (x *PiLsToolCall) Reset() {
 	*x = PiLsToolCall{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2804,6 +2863,7 @@ func (x *PiLsToolCall) String() string {
 func (*PiLsToolCall) ProtoMessage() {}
 
 func (x *PiLsToolCall) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2847,6 +2907,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2859,6 +2920,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2929,6 +2991,7 @@ type TruncatedToolCallResult struct {
 
 func (x *TruncatedToolCallResult) Reset() {
 	*x = TruncatedToolCallResult{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2941,6 +3004,7 @@ func (x *TruncatedToolCallResult) String() string {
 func (*TruncatedToolCallResult) ProtoMessage() {}
 
 func (x *TruncatedToolCallResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3007,6 +3071,7 @@ type TaskError struct {
 
 func (x *TaskError) Reset() {
 	*x = TaskError{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3019,6 +3084,7 @@ func (x *TaskError) String() string {
 func (*TaskError) ProtoMessage() {}
 
 func (x *TaskError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3051,6 +3117,7 @@ type TruncatedToolCallError struct {
 
 func (x *TruncatedToolCallError) Reset() {
 	*x = TruncatedToolCallError{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3063,6 +3130,7 @@ func (x *TruncatedToolCallError) String() string {
 func (*TruncatedToolCallError) ProtoMessage() {}
 
 func (x *TruncatedToolCallError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3094,6 +3162,7 @@ type TruncatedToolCallArgs struct {
 
 func (x *TruncatedToolCallArgs) Reset() {
 	*x = TruncatedToolCallArgs{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3106,6 +3175,7 @@ func (x *TruncatedToolCallArgs) String() string {
 func (*TruncatedToolCallArgs) ProtoMessage() {}
 
 func (x *TruncatedToolCallArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3130,6 +3200,7 @@ type TruncatedToolCallSuccess struct {
 
 func (x *TruncatedToolCallSuccess) Reset() {
 	*x = TruncatedToolCallSuccess{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3142,6 +3213,7 @@ func (x *TruncatedToolCallSuccess) String() string {
 func (*TruncatedToolCallSuccess) ProtoMessage() {}
 
 func (x *TruncatedToolCallSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3178,6 +3250,7 @@ type TaskArgs struct {
 
 func (x *TaskArgs) Reset() {
 	*x = TaskArgs{}
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3190,6 +3263,7 @@ func (x *TaskArgs) String() string {
 func (*TaskArgs) ProtoMessage() {}
 
 func (x *TaskArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_step_proto_lazy()
 	mi := &file_agent_v1_step_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3805,20 +3879,23 @@ var file_agent_v1_step_proto_depIdxs = []int32{
 	0,   // [0:135] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_step_proto_init() }
+var file_agent_v1_step_proto_once sync.Once
+
+func file_agent_v1_step_proto_lazy() { file_agent_v1_step_proto_once.Do(file_agent_v1_step_proto_init) }
+
 func file_agent_v1_step_proto_init() {
 	if File_agent_v1_step_proto != nil {
 		return
 	}
-	file_agent_v1_message_proto_init()
-	file_agent_v1_opaque_proto_init()
-	file_agent_v1_subagent_proto_init()
-	file_agent_v1_tool_file_proto_init()
-	file_agent_v1_tool_mcp_proto_init()
-	file_agent_v1_tool_pi_proto_init()
-	file_agent_v1_tool_plan_proto_init()
-	file_agent_v1_tool_shell_proto_init()
-	file_agent_v1_tool_web_proto_init()
+	file_agent_v1_message_proto_lazy()
+	file_agent_v1_opaque_proto_lazy()
+	file_agent_v1_subagent_proto_lazy()
+	file_agent_v1_tool_file_proto_lazy()
+	file_agent_v1_tool_mcp_proto_lazy()
+	file_agent_v1_tool_pi_proto_lazy()
+	file_agent_v1_tool_plan_proto_lazy()
+	file_agent_v1_tool_shell_proto_lazy()
+	file_agent_v1_tool_web_proto_lazy()
 	file_agent_v1_step_proto_msgTypes[0].OneofWrappers = []any{
 		(*ConversationStep_AssistantMessage)(nil),
 		(*ConversationStep_ToolCall)(nil),

@@ -52,10 +52,12 @@ func (x SubagentExecutionEnvironment) String() string {
 }
 
 func (SubagentExecutionEnvironment) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_subagent_proto_lazy()
 	return file_agent_v1_subagent_proto_enumTypes[0].Descriptor()
 }
 
 func (SubagentExecutionEnvironment) Type() protoreflect.EnumType {
+	file_agent_v1_subagent_proto_lazy()
 	return &file_agent_v1_subagent_proto_enumTypes[0]
 }
 
@@ -104,10 +106,12 @@ func (x SubagentBackgroundReason) String() string {
 }
 
 func (SubagentBackgroundReason) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_subagent_proto_lazy()
 	return file_agent_v1_subagent_proto_enumTypes[1].Descriptor()
 }
 
 func (SubagentBackgroundReason) Type() protoreflect.EnumType {
+	file_agent_v1_subagent_proto_lazy()
 	return &file_agent_v1_subagent_proto_enumTypes[1]
 }
 
@@ -144,6 +148,7 @@ type SubagentType struct {
 
 func (x *SubagentType) Reset() {
 	*x = SubagentType{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -156,6 +161,7 @@ func (x *SubagentType) String() string {
 func (*SubagentType) ProtoMessage() {}
 
 func (x *SubagentType) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -373,6 +379,7 @@ type SubagentTypeCustom struct {
 
 func (x *SubagentTypeCustom) Reset() {
 	*x = SubagentTypeCustom{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -385,6 +392,7 @@ func (x *SubagentTypeCustom) String() string {
 func (*SubagentTypeCustom) ProtoMessage() {}
 
 func (x *SubagentTypeCustom) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -416,6 +424,7 @@ type SubagentTypeUnspecified struct {
 
 func (x *SubagentTypeUnspecified) Reset() {
 	*x = SubagentTypeUnspecified{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -428,6 +437,7 @@ func (x *SubagentTypeUnspecified) String() string {
 func (*SubagentTypeUnspecified) ProtoMessage() {}
 
 func (x *SubagentTypeUnspecified) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -452,6 +462,7 @@ type SubagentTypeComputerUse struct {
 
 func (x *SubagentTypeComputerUse) Reset() {
 	*x = SubagentTypeComputerUse{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -464,6 +475,7 @@ func (x *SubagentTypeComputerUse) String() string {
 func (*SubagentTypeComputerUse) ProtoMessage() {}
 
 func (x *SubagentTypeComputerUse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -488,6 +500,7 @@ type SubagentTypeExplore struct {
 
 func (x *SubagentTypeExplore) Reset() {
 	*x = SubagentTypeExplore{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -500,6 +513,7 @@ func (x *SubagentTypeExplore) String() string {
 func (*SubagentTypeExplore) ProtoMessage() {}
 
 func (x *SubagentTypeExplore) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -524,6 +538,7 @@ type SubagentTypeMediaReview struct {
 
 func (x *SubagentTypeMediaReview) Reset() {
 	*x = SubagentTypeMediaReview{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -536,6 +551,7 @@ func (x *SubagentTypeMediaReview) String() string {
 func (*SubagentTypeMediaReview) ProtoMessage() {}
 
 func (x *SubagentTypeMediaReview) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -560,6 +576,7 @@ type SubagentTypeBash struct {
 
 func (x *SubagentTypeBash) Reset() {
 	*x = SubagentTypeBash{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -572,6 +589,7 @@ func (x *SubagentTypeBash) String() string {
 func (*SubagentTypeBash) ProtoMessage() {}
 
 func (x *SubagentTypeBash) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -596,6 +614,7 @@ type SubagentTypeBrowserUse struct {
 
 func (x *SubagentTypeBrowserUse) Reset() {
 	*x = SubagentTypeBrowserUse{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -608,6 +627,7 @@ func (x *SubagentTypeBrowserUse) String() string {
 func (*SubagentTypeBrowserUse) ProtoMessage() {}
 
 func (x *SubagentTypeBrowserUse) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -632,6 +652,7 @@ type SubagentTypeShell struct {
 
 func (x *SubagentTypeShell) Reset() {
 	*x = SubagentTypeShell{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -644,6 +665,7 @@ func (x *SubagentTypeShell) String() string {
 func (*SubagentTypeShell) ProtoMessage() {}
 
 func (x *SubagentTypeShell) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -668,6 +690,7 @@ type SubagentTypeVmSetupHelper struct {
 
 func (x *SubagentTypeVmSetupHelper) Reset() {
 	*x = SubagentTypeVmSetupHelper{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -680,6 +703,7 @@ func (x *SubagentTypeVmSetupHelper) String() string {
 func (*SubagentTypeVmSetupHelper) ProtoMessage() {}
 
 func (x *SubagentTypeVmSetupHelper) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -704,6 +728,7 @@ type SubagentTypeDebug struct {
 
 func (x *SubagentTypeDebug) Reset() {
 	*x = SubagentTypeDebug{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -716,6 +741,7 @@ func (x *SubagentTypeDebug) String() string {
 func (*SubagentTypeDebug) ProtoMessage() {}
 
 func (x *SubagentTypeDebug) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -740,6 +766,7 @@ type SubagentTypeCursorGuide struct {
 
 func (x *SubagentTypeCursorGuide) Reset() {
 	*x = SubagentTypeCursorGuide{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -752,6 +779,7 @@ func (x *SubagentTypeCursorGuide) String() string {
 func (*SubagentTypeCursorGuide) ProtoMessage() {}
 
 func (x *SubagentTypeCursorGuide) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -776,6 +804,7 @@ type SubagentTypeWatchVideo struct {
 
 func (x *SubagentTypeWatchVideo) Reset() {
 	*x = SubagentTypeWatchVideo{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -788,6 +817,7 @@ func (x *SubagentTypeWatchVideo) String() string {
 func (*SubagentTypeWatchVideo) ProtoMessage() {}
 
 func (x *SubagentTypeWatchVideo) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -814,6 +844,7 @@ type CloudSubagentReference struct {
 
 func (x *CloudSubagentReference) Reset() {
 	*x = CloudSubagentReference{}
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -826,6 +857,7 @@ func (x *CloudSubagentReference) String() string {
 func (*CloudSubagentReference) ProtoMessage() {}
 
 func (x *CloudSubagentReference) ProtoReflect() protoreflect.Message {
+	file_agent_v1_subagent_proto_lazy()
 	mi := &file_agent_v1_subagent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -957,7 +989,10 @@ var file_agent_v1_subagent_proto_depIdxs = []int32{
 	0,  // [0:12] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_subagent_proto_init() }
+var file_agent_v1_subagent_proto_once sync.Once
+
+func file_agent_v1_subagent_proto_lazy() { file_agent_v1_subagent_proto_once.Do(file_agent_v1_subagent_proto_init) }
+
 func file_agent_v1_subagent_proto_init() {
 	if File_agent_v1_subagent_proto != nil {
 		return

@@ -58,10 +58,12 @@ func (x TodoStatus) String() string {
 }
 
 func (TodoStatus) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_todo_proto_lazy()
 	return file_agent_v1_todo_proto_enumTypes[0].Descriptor()
 }
 
 func (TodoStatus) Type() protoreflect.EnumType {
+	file_agent_v1_todo_proto_lazy()
 	return &file_agent_v1_todo_proto_enumTypes[0]
 }
 
@@ -89,6 +91,7 @@ type TodoItem struct {
 
 func (x *TodoItem) Reset() {
 	*x = TodoItem{}
+	file_agent_v1_todo_proto_lazy()
 	mi := &file_agent_v1_todo_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -101,6 +104,7 @@ func (x *TodoItem) String() string {
 func (*TodoItem) ProtoMessage() {}
 
 func (x *TodoItem) ProtoReflect() protoreflect.Message {
+	file_agent_v1_todo_proto_lazy()
 	mi := &file_agent_v1_todo_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -208,7 +212,10 @@ var file_agent_v1_todo_proto_depIdxs = []int32{
 	0, // [0:1] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_todo_proto_init() }
+var file_agent_v1_todo_proto_once sync.Once
+
+func file_agent_v1_todo_proto_lazy() { file_agent_v1_todo_proto_once.Do(file_agent_v1_todo_proto_init) }
+
 func file_agent_v1_todo_proto_init() {
 	if File_agent_v1_todo_proto != nil {
 		return

@@ -32,6 +32,7 @@ type ReadToolResult struct {
 
 func (x *ReadToolResult) Reset() {
 	*x = ReadToolResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -44,6 +45,7 @@ func (x *ReadToolResult) String() string {
 func (*ReadToolResult) ProtoMessage() {}
 
 func (x *ReadToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -110,6 +112,7 @@ type ReadToolError struct {
 
 func (x *ReadToolError) Reset() {
 	*x = ReadToolError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -122,6 +125,7 @@ func (x *ReadToolError) String() string {
 func (*ReadToolError) ProtoMessage() {}
 
 func (x *ReadToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -157,6 +161,7 @@ type ReadToolArgs struct {
 
 func (x *ReadToolArgs) Reset() {
 	*x = ReadToolArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -169,6 +174,7 @@ func (x *ReadToolArgs) String() string {
 func (*ReadToolArgs) ProtoMessage() {}
 
 func (x *ReadToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -237,6 +243,7 @@ type ReadToolSuccess struct {
 
 func (x *ReadToolSuccess) Reset() {
 	*x = ReadToolSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -249,6 +256,7 @@ func (x *ReadToolSuccess) String() string {
 func (*ReadToolSuccess) ProtoMessage() {}
 
 func (x *ReadToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -418,6 +426,7 @@ type EditResult struct {
 
 func (x *EditResult) Reset() {
 	*x = EditResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -430,6 +439,7 @@ func (x *EditResult) String() string {
 func (*EditResult) ProtoMessage() {}
 
 func (x *EditResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -558,6 +568,7 @@ type EditError struct {
 
 func (x *EditError) Reset() {
 	*x = EditError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -570,6 +581,7 @@ func (x *EditError) String() string {
 func (*EditError) ProtoMessage() {}
 
 func (x *EditError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -617,6 +629,7 @@ type EditRejected struct {
 
 func (x *EditRejected) Reset() {
 	*x = EditRejected{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -629,6 +642,7 @@ func (x *EditRejected) String() string {
 func (*EditRejected) ProtoMessage() {}
 
 func (x *EditRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -668,6 +682,7 @@ type EditFileNotFound struct {
 
 func (x *EditFileNotFound) Reset() {
 	*x = EditFileNotFound{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -680,6 +695,7 @@ func (x *EditFileNotFound) String() string {
 func (*EditFileNotFound) ProtoMessage() {}
 
 func (x *EditFileNotFound) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -712,6 +728,7 @@ type EditReadPermissionDenied struct {
 
 func (x *EditReadPermissionDenied) Reset() {
 	*x = EditReadPermissionDenied{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -724,6 +741,7 @@ func (x *EditReadPermissionDenied) String() string {
 func (*EditReadPermissionDenied) ProtoMessage() {}
 
 func (x *EditReadPermissionDenied) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -758,6 +776,7 @@ type EditWritePermissionDenied struct {
 
 func (x *EditWritePermissionDenied) Reset() {
 	*x = EditWritePermissionDenied{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -770,6 +789,7 @@ func (x *EditWritePermissionDenied) String() string {
 func (*EditWritePermissionDenied) ProtoMessage() {}
 
 func (x *EditWritePermissionDenied) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -819,6 +839,7 @@ type EditArgs struct {
 
 func (x *EditArgs) Reset() {
 	*x = EditArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -831,6 +852,7 @@ func (x *EditArgs) String() string {
 func (*EditArgs) ProtoMessage() {}
 
 func (x *EditArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -880,6 +902,7 @@ type EditSuccess struct {
 
 func (x *EditSuccess) Reset() {
 	*x = EditSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -892,6 +915,7 @@ func (x *EditSuccess) String() string {
 func (*EditSuccess) ProtoMessage() {}
 
 func (x *EditSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -975,6 +999,7 @@ type DeleteResult struct {
 
 func (x *DeleteResult) Reset() {
 	*x = DeleteResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -987,6 +1012,7 @@ func (x *DeleteResult) String() string {
 func (*DeleteResult) ProtoMessage() {}
 
 func (x *DeleteResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1129,6 +1155,7 @@ type DeleteError struct {
 
 func (x *DeleteError) Reset() {
 	*x = DeleteError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1141,6 +1168,7 @@ func (x *DeleteError) String() string {
 func (*DeleteError) ProtoMessage() {}
 
 func (x *DeleteError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1181,6 +1209,7 @@ type DeleteRejected struct {
 
 func (x *DeleteRejected) Reset() {
 	*x = DeleteRejected{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1193,6 +1222,7 @@ func (x *DeleteRejected) String() string {
 func (*DeleteRejected) ProtoMessage() {}
 
 func (x *DeleteRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1232,6 +1262,7 @@ type DeleteFileNotFound struct {
 
 func (x *DeleteFileNotFound) Reset() {
 	*x = DeleteFileNotFound{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1244,6 +1275,7 @@ func (x *DeleteFileNotFound) String() string {
 func (*DeleteFileNotFound) ProtoMessage() {}
 
 func (x *DeleteFileNotFound) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1276,6 +1308,7 @@ type DeleteFileBusy struct {
 
 func (x *DeleteFileBusy) Reset() {
 	*x = DeleteFileBusy{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1288,6 +1321,7 @@ func (x *DeleteFileBusy) String() string {
 func (*DeleteFileBusy) ProtoMessage() {}
 
 func (x *DeleteFileBusy) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1322,6 +1356,7 @@ type DeletePermissionDenied struct {
 
 func (x *DeletePermissionDenied) Reset() {
 	*x = DeletePermissionDenied{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1334,6 +1369,7 @@ func (x *DeletePermissionDenied) String() string {
 func (*DeletePermissionDenied) ProtoMessage() {}
 
 func (x *DeletePermissionDenied) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1381,6 +1417,7 @@ type DeleteNotFile struct {
 
 func (x *DeleteNotFile) Reset() {
 	*x = DeleteNotFile{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1393,6 +1430,7 @@ func (x *DeleteNotFile) String() string {
 func (*DeleteNotFile) ProtoMessage() {}
 
 func (x *DeleteNotFile) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1433,6 +1471,7 @@ type DeleteArgs struct {
 
 func (x *DeleteArgs) Reset() {
 	*x = DeleteArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1445,6 +1484,7 @@ func (x *DeleteArgs) String() string {
 func (*DeleteArgs) ProtoMessage() {}
 
 func (x *DeleteArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1487,6 +1527,7 @@ type DeleteSuccess struct {
 
 func (x *DeleteSuccess) Reset() {
 	*x = DeleteSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1499,6 +1540,7 @@ func (x *DeleteSuccess) String() string {
 func (*DeleteSuccess) ProtoMessage() {}
 
 func (x *DeleteSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1556,6 +1598,7 @@ type GlobToolResult struct {
 
 func (x *GlobToolResult) Reset() {
 	*x = GlobToolResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1568,6 +1611,7 @@ func (x *GlobToolResult) String() string {
 func (*GlobToolResult) ProtoMessage() {}
 
 func (x *GlobToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1634,6 +1678,7 @@ type GlobToolError struct {
 
 func (x *GlobToolError) Reset() {
 	*x = GlobToolError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1646,6 +1691,7 @@ func (x *GlobToolError) String() string {
 func (*GlobToolError) ProtoMessage() {}
 
 func (x *GlobToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1679,6 +1725,7 @@ type GlobToolArgs struct {
 
 func (x *GlobToolArgs) Reset() {
 	*x = GlobToolArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1691,6 +1738,7 @@ func (x *GlobToolArgs) String() string {
 func (*GlobToolArgs) ProtoMessage() {}
 
 func (x *GlobToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1735,6 +1783,7 @@ type GlobToolSuccess struct {
 
 func (x *GlobToolSuccess) Reset() {
 	*x = GlobToolSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1747,6 +1796,7 @@ func (x *GlobToolSuccess) String() string {
 func (*GlobToolSuccess) ProtoMessage() {}
 
 func (x *GlobToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1818,6 +1868,7 @@ type GrepResult struct {
 
 func (x *GrepResult) Reset() {
 	*x = GrepResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1830,6 +1881,7 @@ func (x *GrepResult) String() string {
 func (*GrepResult) ProtoMessage() {}
 
 func (x *GrepResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1896,6 +1948,7 @@ type GrepError struct {
 
 func (x *GrepError) Reset() {
 	*x = GrepError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1908,6 +1961,7 @@ func (x *GrepError) String() string {
 func (*GrepError) ProtoMessage() {}
 
 func (x *GrepError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1956,6 +2010,7 @@ type GrepArgs struct {
 
 func (x *GrepArgs) Reset() {
 	*x = GrepArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1968,6 +2023,7 @@ func (x *GrepArgs) String() string {
 func (*GrepArgs) ProtoMessage() {}
 
 func (x *GrepArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2110,6 +2166,7 @@ type GrepSuccess struct {
 
 func (x *GrepSuccess) Reset() {
 	*x = GrepSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2122,6 +2179,7 @@ func (x *GrepSuccess) String() string {
 func (*GrepSuccess) ProtoMessage() {}
 
 func (x *GrepSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2189,6 +2247,7 @@ type GrepUnionResult struct {
 
 func (x *GrepUnionResult) Reset() {
 	*x = GrepUnionResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2201,6 +2260,7 @@ func (x *GrepUnionResult) String() string {
 func (*GrepUnionResult) ProtoMessage() {}
 
 func (x *GrepUnionResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2288,6 +2348,7 @@ type GrepCountResult struct {
 
 func (x *GrepCountResult) Reset() {
 	*x = GrepCountResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2300,6 +2361,7 @@ func (x *GrepCountResult) String() string {
 func (*GrepCountResult) ProtoMessage() {}
 
 func (x *GrepCountResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2375,6 +2437,7 @@ type GrepFileCount struct {
 
 func (x *GrepFileCount) Reset() {
 	*x = GrepFileCount{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2387,6 +2450,7 @@ func (x *GrepFileCount) String() string {
 func (*GrepFileCount) ProtoMessage() {}
 
 func (x *GrepFileCount) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2431,6 +2495,7 @@ type GrepFilesResult struct {
 
 func (x *GrepFilesResult) Reset() {
 	*x = GrepFilesResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2443,6 +2508,7 @@ func (x *GrepFilesResult) String() string {
 func (*GrepFilesResult) ProtoMessage() {}
 
 func (x *GrepFilesResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2516,6 +2582,7 @@ type GrepContentResult struct {
 
 func (x *GrepContentResult) Reset() {
 	*x = GrepContentResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2528,6 +2595,7 @@ func (x *GrepContentResult) String() string {
 func (*GrepContentResult) ProtoMessage() {}
 
 func (x *GrepContentResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2603,6 +2671,7 @@ type GrepFileMatch struct {
 
 func (x *GrepFileMatch) Reset() {
 	*x = GrepFileMatch{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2615,6 +2684,7 @@ func (x *GrepFileMatch) String() string {
 func (*GrepFileMatch) ProtoMessage() {}
 
 func (x *GrepFileMatch) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2657,6 +2727,7 @@ type GrepContentMatch struct {
 
 func (x *GrepContentMatch) Reset() {
 	*x = GrepContentMatch{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2669,6 +2740,7 @@ func (x *GrepContentMatch) String() string {
 func (*GrepContentMatch) ProtoMessage() {}
 
 func (x *GrepContentMatch) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2728,6 +2800,7 @@ type LsResult struct {
 
 func (x *LsResult) Reset() {
 	*x = LsResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2740,6 +2813,7 @@ func (x *LsResult) String() string {
 func (*LsResult) ProtoMessage() {}
 
 func (x *LsResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2837,6 +2911,7 @@ type LsError struct {
 
 func (x *LsError) Reset() {
 	*x = LsError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2849,6 +2924,7 @@ func (x *LsError) String() string {
 func (*LsError) ProtoMessage() {}
 
 func (x *LsError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2889,6 +2965,7 @@ type LsRejected struct {
 
 func (x *LsRejected) Reset() {
 	*x = LsRejected{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2901,6 +2978,7 @@ func (x *LsRejected) String() string {
 func (*LsRejected) ProtoMessage() {}
 
 func (x *LsRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2945,6 +3023,7 @@ type LsArgs struct {
 
 func (x *LsArgs) Reset() {
 	*x = LsArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2957,6 +3036,7 @@ func (x *LsArgs) String() string {
 func (*LsArgs) ProtoMessage() {}
 
 func (x *LsArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3017,6 +3097,7 @@ type LsSuccess struct {
 
 func (x *LsSuccess) Reset() {
 	*x = LsSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3029,6 +3110,7 @@ func (x *LsSuccess) String() string {
 func (*LsSuccess) ProtoMessage() {}
 
 func (x *LsSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3061,6 +3143,7 @@ type LsTimeout struct {
 
 func (x *LsTimeout) Reset() {
 	*x = LsTimeout{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3073,6 +3156,7 @@ func (x *LsTimeout) String() string {
 func (*LsTimeout) ProtoMessage() {}
 
 func (x *LsTimeout) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3112,6 +3196,7 @@ type LsDirectoryTreeNode struct {
 
 func (x *LsDirectoryTreeNode) Reset() {
 	*x = LsDirectoryTreeNode{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3124,6 +3209,7 @@ func (x *LsDirectoryTreeNode) String() string {
 func (*LsDirectoryTreeNode) ProtoMessage() {}
 
 func (x *LsDirectoryTreeNode) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3192,6 +3278,7 @@ type ReadError struct {
 
 func (x *ReadError) Reset() {
 	*x = ReadError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3204,6 +3291,7 @@ func (x *ReadError) String() string {
 func (*ReadError) ProtoMessage() {}
 
 func (x *ReadError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3244,6 +3332,7 @@ type ReadRejected struct {
 
 func (x *ReadRejected) Reset() {
 	*x = ReadRejected{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3256,6 +3345,7 @@ func (x *ReadRejected) String() string {
 func (*ReadRejected) ProtoMessage() {}
 
 func (x *ReadRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3296,6 +3386,7 @@ type ReadInvalidFile struct {
 
 func (x *ReadInvalidFile) Reset() {
 	*x = ReadInvalidFile{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3308,6 +3399,7 @@ func (x *ReadInvalidFile) String() string {
 func (*ReadInvalidFile) ProtoMessage() {}
 
 func (x *ReadInvalidFile) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3347,6 +3439,7 @@ type ReadFileNotFound struct {
 
 func (x *ReadFileNotFound) Reset() {
 	*x = ReadFileNotFound{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3359,6 +3452,7 @@ func (x *ReadFileNotFound) String() string {
 func (*ReadFileNotFound) ProtoMessage() {}
 
 func (x *ReadFileNotFound) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3391,6 +3485,7 @@ type ReadPermissionDenied struct {
 
 func (x *ReadPermissionDenied) Reset() {
 	*x = ReadPermissionDenied{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3403,6 +3498,7 @@ func (x *ReadPermissionDenied) String() string {
 func (*ReadPermissionDenied) ProtoMessage() {}
 
 func (x *ReadPermissionDenied) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3439,6 +3535,7 @@ type ReadArgs struct {
 
 func (x *ReadArgs) Reset() {
 	*x = ReadArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3451,6 +3548,7 @@ func (x *ReadArgs) String() string {
 func (*ReadArgs) ProtoMessage() {}
 
 func (x *ReadArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3519,6 +3617,7 @@ type ReadResult struct {
 
 func (x *ReadResult) Reset() {
 	*x = ReadResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3531,6 +3630,7 @@ func (x *ReadResult) String() string {
 func (*ReadResult) ProtoMessage() {}
 
 func (x *ReadResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3668,6 +3768,7 @@ type ReadSuccess struct {
 
 func (x *ReadSuccess) Reset() {
 	*x = ReadSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3680,6 +3781,7 @@ func (x *ReadSuccess) String() string {
 func (*ReadSuccess) ProtoMessage() {}
 
 func (x *ReadSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3789,6 +3891,7 @@ type WriteError struct {
 
 func (x *WriteError) Reset() {
 	*x = WriteError{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3801,6 +3904,7 @@ func (x *WriteError) String() string {
 func (*WriteError) ProtoMessage() {}
 
 func (x *WriteError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3841,6 +3945,7 @@ type WriteRejected struct {
 
 func (x *WriteRejected) Reset() {
 	*x = WriteRejected{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3853,6 +3958,7 @@ func (x *WriteRejected) String() string {
 func (*WriteRejected) ProtoMessage() {}
 
 func (x *WriteRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3892,6 +3998,7 @@ type WriteNoSpace struct {
 
 func (x *WriteNoSpace) Reset() {
 	*x = WriteNoSpace{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3904,6 +4011,7 @@ func (x *WriteNoSpace) String() string {
 func (*WriteNoSpace) ProtoMessage() {}
 
 func (x *WriteNoSpace) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3941,6 +4049,7 @@ type WriteArgs struct {
 
 func (x *WriteArgs) Reset() {
 	*x = WriteArgs{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -3953,6 +4062,7 @@ func (x *WriteArgs) String() string {
 func (*WriteArgs) ProtoMessage() {}
 
 func (x *WriteArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4027,6 +4137,7 @@ type WriteResult struct {
 
 func (x *WriteResult) Reset() {
 	*x = WriteResult{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4039,6 +4150,7 @@ func (x *WriteResult) String() string {
 func (*WriteResult) ProtoMessage() {}
 
 func (x *WriteResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4153,6 +4265,7 @@ type WriteSuccess struct {
 
 func (x *WriteSuccess) Reset() {
 	*x = WriteSuccess{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4165,6 +4278,7 @@ func (x *WriteSuccess) String() string {
 func (*WriteSuccess) ProtoMessage() {}
 
 func (x *WriteSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4222,6 +4336,7 @@ type WritePermissionDenied struct {
 
 func (x *WritePermissionDenied) Reset() {
 	*x = WritePermissionDenied{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4234,6 +4349,7 @@ func (x *WritePermissionDenied) String() string {
 func (*WritePermissionDenied) ProtoMessage() {}
 
 func (x *WritePermissionDenied) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4295,6 +4411,7 @@ type ReadRange struct {
 
 func (x *ReadRange) Reset() {
 	*x = ReadRange{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4307,6 +4424,7 @@ func (x *ReadRange) String() string {
 func (*ReadRange) ProtoMessage() {}
 
 func (x *ReadRange) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4346,6 +4464,7 @@ type EditToolCallDelta struct {
 
 func (x *EditToolCallDelta) Reset() {
 	*x = EditToolCallDelta{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4358,6 +4477,7 @@ func (x *EditToolCallDelta) String() string {
 func (*EditToolCallDelta) ProtoMessage() {}
 
 func (x *EditToolCallDelta) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4391,6 +4511,7 @@ type LsDirectoryTreeNode_File struct {
 
 func (x *LsDirectoryTreeNode_File) Reset() {
 	*x = LsDirectoryTreeNode_File{}
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -4403,6 +4524,7 @@ func (x *LsDirectoryTreeNode_File) String() string {
 func (*LsDirectoryTreeNode_File) ProtoMessage() {}
 
 func (x *LsDirectoryTreeNode_File) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_file_proto_lazy()
 	mi := &file_agent_v1_tool_file_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4953,12 +5075,15 @@ var file_agent_v1_tool_file_proto_depIdxs = []int32{
 	0,  // [0:53] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_tool_file_proto_init() }
+var file_agent_v1_tool_file_proto_once sync.Once
+
+func file_agent_v1_tool_file_proto_lazy() { file_agent_v1_tool_file_proto_once.Do(file_agent_v1_tool_file_proto_init) }
+
 func file_agent_v1_tool_file_proto_init() {
 	if File_agent_v1_tool_file_proto != nil {
 		return
 	}
-	file_agent_v1_opaque_proto_init()
+	file_agent_v1_opaque_proto_lazy()
 	file_agent_v1_tool_file_proto_msgTypes[0].OneofWrappers = []any{
 		(*ReadToolResult_Success)(nil),
 		(*ReadToolResult_Error)(nil),

@@ -29,6 +29,7 @@ type McpError struct {
 
 func (x *McpError) Reset() {
 	*x = McpError{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -41,6 +42,7 @@ func (x *McpError) String() string {
 func (*McpError) ProtoMessage() {}
 
 func (x *McpError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -74,6 +76,7 @@ type McpRejected struct {
 
 func (x *McpRejected) Reset() {
 	*x = McpRejected{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -86,6 +89,7 @@ func (x *McpRejected) String() string {
 func (*McpRejected) ProtoMessage() {}
 
 func (x *McpRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -126,6 +130,7 @@ type McpPermissionDenied struct {
 
 func (x *McpPermissionDenied) Reset() {
 	*x = McpPermissionDenied{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -138,6 +143,7 @@ func (x *McpPermissionDenied) String() string {
 func (*McpPermissionDenied) ProtoMessage() {}
 
 func (x *McpPermissionDenied) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -176,6 +182,7 @@ type McpApproved struct {
 
 func (x *McpApproved) Reset() {
 	*x = McpApproved{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -188,6 +195,7 @@ func (x *McpApproved) String() string {
 func (*McpApproved) ProtoMessage() {}
 
 func (x *McpApproved) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -222,6 +230,7 @@ type McpArgs struct {
 
 func (x *McpArgs) Reset() {
 	*x = McpArgs{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -234,6 +243,7 @@ func (x *McpArgs) String() string {
 func (*McpArgs) ProtoMessage() {}
 
 func (x *McpArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -324,6 +334,7 @@ type McpSuccess struct {
 
 func (x *McpSuccess) Reset() {
 	*x = McpSuccess{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -336,6 +347,7 @@ func (x *McpSuccess) String() string {
 func (*McpSuccess) ProtoMessage() {}
 
 func (x *McpSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -383,6 +395,7 @@ type McpTextContent struct {
 
 func (x *McpTextContent) Reset() {
 	*x = McpTextContent{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -395,6 +408,7 @@ func (x *McpTextContent) String() string {
 func (*McpTextContent) ProtoMessage() {}
 
 func (x *McpTextContent) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -435,6 +449,7 @@ type McpImageContent struct {
 
 func (x *McpImageContent) Reset() {
 	*x = McpImageContent{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -447,6 +462,7 @@ func (x *McpImageContent) String() string {
 func (*McpImageContent) ProtoMessage() {}
 
 func (x *McpImageContent) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -495,6 +511,7 @@ type McpResult struct {
 
 func (x *McpResult) Reset() {
 	*x = McpResult{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -507,6 +524,7 @@ func (x *McpResult) String() string {
 func (*McpResult) ProtoMessage() {}
 
 func (x *McpResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -649,6 +667,7 @@ type McpToolNotFound struct {
 
 func (x *McpToolNotFound) Reset() {
 	*x = McpToolNotFound{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -661,6 +680,7 @@ func (x *McpToolNotFound) String() string {
 func (*McpToolNotFound) ProtoMessage() {}
 
 func (x *McpToolNotFound) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -701,6 +721,7 @@ type McpServerNotFound struct {
 
 func (x *McpServerNotFound) Reset() {
 	*x = McpServerNotFound{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -713,6 +734,7 @@ func (x *McpServerNotFound) String() string {
 func (*McpServerNotFound) ProtoMessage() {}
 
 func (x *McpServerNotFound) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -758,6 +780,7 @@ type McpToolResult struct {
 
 func (x *McpToolResult) Reset() {
 	*x = McpToolResult{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -770,6 +793,7 @@ func (x *McpToolResult) String() string {
 func (*McpToolResult) ProtoMessage() {}
 
 func (x *McpToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -867,6 +891,7 @@ type McpToolError struct {
 
 func (x *McpToolError) Reset() {
 	*x = McpToolError{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -879,6 +904,7 @@ func (x *McpToolError) String() string {
 func (*McpToolError) ProtoMessage() {}
 
 func (x *McpToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -922,6 +948,7 @@ type McpToolResultContentItem struct {
 
 func (x *McpToolResultContentItem) Reset() {
 	*x = McpToolResultContentItem{}
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -934,6 +961,7 @@ func (x *McpToolResultContentItem) String() string {
 func (*McpToolResultContentItem) ProtoMessage() {}
 
 func (x *McpToolResultContentItem) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_mcp_proto_lazy()
 	mi := &file_agent_v1_tool_mcp_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1124,13 +1152,16 @@ var file_agent_v1_tool_mcp_proto_depIdxs = []int32{
 	0,  // [0:19] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_tool_mcp_proto_init() }
+var file_agent_v1_tool_mcp_proto_once sync.Once
+
+func file_agent_v1_tool_mcp_proto_lazy() { file_agent_v1_tool_mcp_proto_once.Do(file_agent_v1_tool_mcp_proto_init) }
+
 func file_agent_v1_tool_mcp_proto_init() {
 	if File_agent_v1_tool_mcp_proto != nil {
 		return
 	}
-	file_agent_v1_opaque_proto_init()
-	file_agent_v1_tool_shell_proto_init()
+	file_agent_v1_opaque_proto_lazy()
+	file_agent_v1_tool_shell_proto_lazy()
 	file_agent_v1_tool_mcp_proto_msgTypes[4].OneofWrappers = []any{}
 	file_agent_v1_tool_mcp_proto_msgTypes[6].OneofWrappers = []any{}
 	file_agent_v1_tool_mcp_proto_msgTypes[8].OneofWrappers = []any{

@@ -35,6 +35,7 @@ type PiEditToolResult struct {
 
 func (x *PiEditToolResult) Reset() {
 	*x = PiEditToolResult{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -47,6 +48,7 @@ func (x *PiEditToolResult) String() string {
 func (*PiEditToolResult) ProtoMessage() {}
 
 func (x *PiEditToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -133,6 +135,7 @@ type PiWriteToolResult struct {
 
 func (x *PiWriteToolResult) Reset() {
 	*x = PiWriteToolResult{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -145,6 +148,7 @@ func (x *PiWriteToolResult) String() string {
 func (*PiWriteToolResult) ProtoMessage() {}
 
 func (x *PiWriteToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -230,6 +234,7 @@ type PiReadToolResult struct {
 
 func (x *PiReadToolResult) Reset() {
 	*x = PiReadToolResult{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -242,6 +247,7 @@ func (x *PiReadToolResult) String() string {
 func (*PiReadToolResult) ProtoMessage() {}
 
 func (x *PiReadToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -312,6 +318,7 @@ type PiBashToolResult struct {
 
 func (x *PiBashToolResult) Reset() {
 	*x = PiBashToolResult{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -324,6 +331,7 @@ func (x *PiBashToolResult) String() string {
 func (*PiBashToolResult) ProtoMessage() {}
 
 func (x *PiBashToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -394,6 +402,7 @@ type PiGrepToolResult struct {
 
 func (x *PiGrepToolResult) Reset() {
 	*x = PiGrepToolResult{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -406,6 +415,7 @@ func (x *PiGrepToolResult) String() string {
 func (*PiGrepToolResult) ProtoMessage() {}
 
 func (x *PiGrepToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -476,6 +486,7 @@ type PiFindToolResult struct {
 
 func (x *PiFindToolResult) Reset() {
 	*x = PiFindToolResult{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -488,6 +499,7 @@ func (x *PiFindToolResult) String() string {
 func (*PiFindToolResult) ProtoMessage() {}
 
 func (x *PiFindToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -558,6 +570,7 @@ type PiLsToolResult struct {
 
 func (x *PiLsToolResult) Reset() {
 	*x = PiLsToolResult{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -570,6 +583,7 @@ func (x *PiLsToolResult) String() string {
 func (*PiLsToolResult) ProtoMessage() {}
 
 func (x *PiLsToolResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -636,6 +650,7 @@ type PiReadToolError struct {
 
 func (x *PiReadToolError) Reset() {
 	*x = PiReadToolError{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -648,6 +663,7 @@ func (x *PiReadToolError) String() string {
 func (*PiReadToolError) ProtoMessage() {}
 
 func (x *PiReadToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -680,6 +696,7 @@ type PiEditToolError struct {
 
 func (x *PiEditToolError) Reset() {
 	*x = PiEditToolError{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -692,6 +709,7 @@ func (x *PiEditToolError) String() string {
 func (*PiEditToolError) ProtoMessage() {}
 
 func (x *PiEditToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -724,6 +742,7 @@ type PiWriteToolError struct {
 
 func (x *PiWriteToolError) Reset() {
 	*x = PiWriteToolError{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -736,6 +755,7 @@ func (x *PiWriteToolError) String() string {
 func (*PiWriteToolError) ProtoMessage() {}
 
 func (x *PiWriteToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -768,6 +788,7 @@ type PiGrepToolError struct {
 
 func (x *PiGrepToolError) Reset() {
 	*x = PiGrepToolError{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -780,6 +801,7 @@ func (x *PiGrepToolError) String() string {
 func (*PiGrepToolError) ProtoMessage() {}
 
 func (x *PiGrepToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -812,6 +834,7 @@ type PiFindToolError struct {
 
 func (x *PiFindToolError) Reset() {
 	*x = PiFindToolError{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -824,6 +847,7 @@ func (x *PiFindToolError) String() string {
 func (*PiFindToolError) ProtoMessage() {}
 
 func (x *PiFindToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -856,6 +880,7 @@ type PiLsToolError struct {
 
 func (x *PiLsToolError) Reset() {
 	*x = PiLsToolError{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -868,6 +893,7 @@ func (x *PiLsToolError) String() string {
 func (*PiLsToolError) ProtoMessage() {}
 
 func (x *PiLsToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -900,6 +926,7 @@ type PiEditToolRejected struct {
 
 func (x *PiEditToolRejected) Reset() {
 	*x = PiEditToolRejected{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -912,6 +939,7 @@ func (x *PiEditToolRejected) String() string {
 func (*PiEditToolRejected) ProtoMessage() {}
 
 func (x *PiEditToolRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -944,6 +972,7 @@ type PiWriteToolRejected struct {
 
 func (x *PiWriteToolRejected) Reset() {
 	*x = PiWriteToolRejected{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -956,6 +985,7 @@ func (x *PiWriteToolRejected) String() string {
 func (*PiWriteToolRejected) ProtoMessage() {}
 
 func (x *PiWriteToolRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -990,6 +1020,7 @@ type PiReadToolArgs struct {
 
 func (x *PiReadToolArgs) Reset() {
 	*x = PiReadToolArgs{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1002,6 +1033,7 @@ func (x *PiReadToolArgs) String() string {
 func (*PiReadToolArgs) ProtoMessage() {}
 
 func (x *PiReadToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1049,6 +1081,7 @@ type PiReadToolSuccess struct {
 
 func (x *PiReadToolSuccess) Reset() {
 	*x = PiReadToolSuccess{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1061,6 +1094,7 @@ func (x *PiReadToolSuccess) String() string {
 func (*PiReadToolSuccess) ProtoMessage() {}
 
 func (x *PiReadToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1101,6 +1135,7 @@ type PiBashToolArgs struct {
 
 func (x *PiBashToolArgs) Reset() {
 	*x = PiBashToolArgs{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1113,6 +1148,7 @@ func (x *PiBashToolArgs) String() string {
 func (*PiBashToolArgs) ProtoMessage() {}
 
 func (x *PiBashToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1154,6 +1190,7 @@ type PiBashToolSuccess struct {
 
 func (x *PiBashToolSuccess) Reset() {
 	*x = PiBashToolSuccess{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1166,6 +1203,7 @@ func (x *PiBashToolSuccess) String() string {
 func (*PiBashToolSuccess) ProtoMessage() {}
 
 func (x *PiBashToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1214,6 +1252,7 @@ type PiBashToolError struct {
 
 func (x *PiBashToolError) Reset() {
 	*x = PiBashToolError{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1226,6 +1265,7 @@ func (x *PiBashToolError) String() string {
 func (*PiBashToolError) ProtoMessage() {}
 
 func (x *PiBashToolError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1273,6 +1313,7 @@ type PiEditToolArgs struct {
 
 func (x *PiEditToolArgs) Reset() {
 	*x = PiEditToolArgs{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1285,6 +1326,7 @@ func (x *PiEditToolArgs) String() string {
 func (*PiEditToolArgs) ProtoMessage() {}
 
 func (x *PiEditToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1325,6 +1367,7 @@ type PiEditReplacement struct {
 
 func (x *PiEditReplacement) Reset() {
 	*x = PiEditReplacement{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1337,6 +1380,7 @@ func (x *PiEditReplacement) String() string {
 func (*PiEditReplacement) ProtoMessage() {}
 
 func (x *PiEditReplacement) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1379,6 +1423,7 @@ type PiEditToolSuccess struct {
 
 func (x *PiEditToolSuccess) Reset() {
 	*x = PiEditToolSuccess{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1391,6 +1436,7 @@ func (x *PiEditToolSuccess) String() string {
 func (*PiEditToolSuccess) ProtoMessage() {}
 
 func (x *PiEditToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1445,6 +1491,7 @@ type PiWriteToolArgs struct {
 
 func (x *PiWriteToolArgs) Reset() {
 	*x = PiWriteToolArgs{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1457,6 +1504,7 @@ func (x *PiWriteToolArgs) String() string {
 func (*PiWriteToolArgs) ProtoMessage() {}
 
 func (x *PiWriteToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1496,6 +1544,7 @@ type PiWriteToolSuccess struct {
 
 func (x *PiWriteToolSuccess) Reset() {
 	*x = PiWriteToolSuccess{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1508,6 +1557,7 @@ func (x *PiWriteToolSuccess) String() string {
 func (*PiWriteToolSuccess) ProtoMessage() {}
 
 func (x *PiWriteToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1546,6 +1596,7 @@ type PiGrepToolArgs struct {
 
 func (x *PiGrepToolArgs) Reset() {
 	*x = PiGrepToolArgs{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1558,6 +1609,7 @@ func (x *PiGrepToolArgs) String() string {
 func (*PiGrepToolArgs) ProtoMessage() {}
 
 func (x *PiGrepToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1635,6 +1687,7 @@ type PiGrepToolSuccess struct {
 
 func (x *PiGrepToolSuccess) Reset() {
 	*x = PiGrepToolSuccess{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1647,6 +1700,7 @@ func (x *PiGrepToolSuccess) String() string {
 func (*PiGrepToolSuccess) ProtoMessage() {}
 
 func (x *PiGrepToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1702,6 +1756,7 @@ type PiFindToolArgs struct {
 
 func (x *PiFindToolArgs) Reset() {
 	*x = PiFindToolArgs{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1714,6 +1769,7 @@ func (x *PiFindToolArgs) String() string {
 func (*PiFindToolArgs) ProtoMessage() {}
 
 func (x *PiFindToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1762,6 +1818,7 @@ type PiFindToolSuccess struct {
 
 func (x *PiFindToolSuccess) Reset() {
 	*x = PiFindToolSuccess{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1774,6 +1831,7 @@ func (x *PiFindToolSuccess) String() string {
 func (*PiFindToolSuccess) ProtoMessage() {}
 
 func (x *PiFindToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1821,6 +1879,7 @@ type PiLsToolArgs struct {
 
 func (x *PiLsToolArgs) Reset() {
 	*x = PiLsToolArgs{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1833,6 +1892,7 @@ func (x *PiLsToolArgs) String() string {
 func (*PiLsToolArgs) ProtoMessage() {}
 
 func (x *PiLsToolArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1874,6 +1934,7 @@ type PiLsToolSuccess struct {
 
 func (x *PiLsToolSuccess) Reset() {
 	*x = PiLsToolSuccess{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1886,6 +1947,7 @@ func (x *PiLsToolSuccess) String() string {
 func (*PiLsToolSuccess) ProtoMessage() {}
 
 func (x *PiLsToolSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1940,6 +2002,7 @@ type PiTruncation struct {
 
 func (x *PiTruncation) Reset() {
 	*x = PiTruncation{}
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1952,6 +2015,7 @@ func (x *PiTruncation) String() string {
 func (*PiTruncation) ProtoMessage() {}
 
 func (x *PiTruncation) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_pi_proto_lazy()
 	mi := &file_agent_v1_tool_pi_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2279,7 +2343,10 @@ var file_agent_v1_tool_pi_proto_depIdxs = []int32{
 	0,  // [0:23] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_tool_pi_proto_init() }
+var file_agent_v1_tool_pi_proto_once sync.Once
+
+func file_agent_v1_tool_pi_proto_lazy() { file_agent_v1_tool_pi_proto_once.Do(file_agent_v1_tool_pi_proto_init) }
+
 func file_agent_v1_tool_pi_proto_init() {
 	if File_agent_v1_tool_pi_proto != nil {
 		return

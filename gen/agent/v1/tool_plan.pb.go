@@ -32,6 +32,7 @@ type UpdateTodosResult struct {
 
 func (x *UpdateTodosResult) Reset() {
 	*x = UpdateTodosResult{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -44,6 +45,7 @@ func (x *UpdateTodosResult) String() string {
 func (*UpdateTodosResult) ProtoMessage() {}
 
 func (x *UpdateTodosResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -110,6 +112,7 @@ type UpdateTodosError struct {
 
 func (x *UpdateTodosError) Reset() {
 	*x = UpdateTodosError{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -122,6 +125,7 @@ func (x *UpdateTodosError) String() string {
 func (*UpdateTodosError) ProtoMessage() {}
 
 func (x *UpdateTodosError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -155,6 +159,7 @@ type UpdateTodosArgs struct {
 
 func (x *UpdateTodosArgs) Reset() {
 	*x = UpdateTodosArgs{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -167,6 +172,7 @@ func (x *UpdateTodosArgs) String() string {
 func (*UpdateTodosArgs) ProtoMessage() {}
 
 func (x *UpdateTodosArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -208,6 +214,7 @@ type UpdateTodosSuccess struct {
 
 func (x *UpdateTodosSuccess) Reset() {
 	*x = UpdateTodosSuccess{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -220,6 +227,7 @@ func (x *UpdateTodosSuccess) String() string {
 func (*UpdateTodosSuccess) ProtoMessage() {}
 
 func (x *UpdateTodosSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -270,6 +278,7 @@ type ReadTodosResult struct {
 
 func (x *ReadTodosResult) Reset() {
 	*x = ReadTodosResult{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -282,6 +291,7 @@ func (x *ReadTodosResult) String() string {
 func (*ReadTodosResult) ProtoMessage() {}
 
 func (x *ReadTodosResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -348,6 +358,7 @@ type ReadTodosError struct {
 
 func (x *ReadTodosError) Reset() {
 	*x = ReadTodosError{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -360,6 +371,7 @@ func (x *ReadTodosError) String() string {
 func (*ReadTodosError) ProtoMessage() {}
 
 func (x *ReadTodosError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -394,6 +406,7 @@ type ReadTodosArgs struct {
 
 func (x *ReadTodosArgs) Reset() {
 	*x = ReadTodosArgs{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -406,6 +419,7 @@ func (x *ReadTodosArgs) String() string {
 func (*ReadTodosArgs) ProtoMessage() {}
 
 func (x *ReadTodosArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -446,6 +460,7 @@ type ReadTodosSuccess struct {
 
 func (x *ReadTodosSuccess) Reset() {
 	*x = ReadTodosSuccess{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -458,6 +473,7 @@ func (x *ReadTodosSuccess) String() string {
 func (*ReadTodosSuccess) ProtoMessage() {}
 
 func (x *ReadTodosSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -502,6 +518,7 @@ type CreatePlanResult struct {
 
 func (x *CreatePlanResult) Reset() {
 	*x = CreatePlanResult{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -514,6 +531,7 @@ func (x *CreatePlanResult) String() string {
 func (*CreatePlanResult) ProtoMessage() {}
 
 func (x *CreatePlanResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -587,6 +605,7 @@ type CreatePlanError struct {
 
 func (x *CreatePlanError) Reset() {
 	*x = CreatePlanError{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -599,6 +618,7 @@ func (x *CreatePlanError) String() string {
 func (*CreatePlanError) ProtoMessage() {}
 
 func (x *CreatePlanError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -630,6 +650,7 @@ type CreatePlanSuccess struct {
 
 func (x *CreatePlanSuccess) Reset() {
 	*x = CreatePlanSuccess{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -642,6 +663,7 @@ func (x *CreatePlanSuccess) String() string {
 func (*CreatePlanSuccess) ProtoMessage() {}
 
 func (x *CreatePlanSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -672,6 +694,7 @@ type CreatePlanArgs struct {
 
 func (x *CreatePlanArgs) Reset() {
 	*x = CreatePlanArgs{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -684,6 +707,7 @@ func (x *CreatePlanArgs) String() string {
 func (*CreatePlanArgs) ProtoMessage() {}
 
 func (x *CreatePlanArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -752,6 +776,7 @@ type Phase struct {
 
 func (x *Phase) Reset() {
 	*x = Phase{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -764,6 +789,7 @@ func (x *Phase) String() string {
 func (*Phase) ProtoMessage() {}
 
 func (x *Phase) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -808,6 +834,7 @@ type SwitchModeResult struct {
 
 func (x *SwitchModeResult) Reset() {
 	*x = SwitchModeResult{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -820,6 +847,7 @@ func (x *SwitchModeResult) String() string {
 func (*SwitchModeResult) ProtoMessage() {}
 
 func (x *SwitchModeResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -901,6 +929,7 @@ type SwitchModeError struct {
 
 func (x *SwitchModeError) Reset() {
 	*x = SwitchModeError{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -913,6 +942,7 @@ func (x *SwitchModeError) String() string {
 func (*SwitchModeError) ProtoMessage() {}
 
 func (x *SwitchModeError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -945,6 +975,7 @@ type SwitchModeRejected struct {
 
 func (x *SwitchModeRejected) Reset() {
 	*x = SwitchModeRejected{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -957,6 +988,7 @@ func (x *SwitchModeRejected) String() string {
 func (*SwitchModeRejected) ProtoMessage() {}
 
 func (x *SwitchModeRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -991,6 +1023,7 @@ type SwitchModeArgs struct {
 
 func (x *SwitchModeArgs) Reset() {
 	*x = SwitchModeArgs{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1003,6 +1036,7 @@ func (x *SwitchModeArgs) String() string {
 func (*SwitchModeArgs) ProtoMessage() {}
 
 func (x *SwitchModeArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1050,6 +1084,7 @@ type SwitchModeSuccess struct {
 
 func (x *SwitchModeSuccess) Reset() {
 	*x = SwitchModeSuccess{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1062,6 +1097,7 @@ func (x *SwitchModeSuccess) String() string {
 func (*SwitchModeSuccess) ProtoMessage() {}
 
 func (x *SwitchModeSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1107,6 +1143,7 @@ type AskQuestionResult struct {
 
 func (x *AskQuestionResult) Reset() {
 	*x = AskQuestionResult{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1119,6 +1156,7 @@ func (x *AskQuestionResult) String() string {
 func (*AskQuestionResult) ProtoMessage() {}
 
 func (x *AskQuestionResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1215,6 +1253,7 @@ type AskQuestionError struct {
 
 func (x *AskQuestionError) Reset() {
 	*x = AskQuestionError{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1227,6 +1266,7 @@ func (x *AskQuestionError) String() string {
 func (*AskQuestionError) ProtoMessage() {}
 
 func (x *AskQuestionError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1259,6 +1299,7 @@ type AskQuestionRejected struct {
 
 func (x *AskQuestionRejected) Reset() {
 	*x = AskQuestionRejected{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1271,6 +1312,7 @@ func (x *AskQuestionRejected) String() string {
 func (*AskQuestionRejected) ProtoMessage() {}
 
 func (x *AskQuestionRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1303,6 +1345,7 @@ type AskQuestionAsync struct {
 
 func (x *AskQuestionAsync) Reset() {
 	*x = AskQuestionAsync{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1315,6 +1358,7 @@ func (x *AskQuestionAsync) String() string {
 func (*AskQuestionAsync) ProtoMessage() {}
 
 func (x *AskQuestionAsync) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1343,6 +1387,7 @@ type AskQuestionArgs struct {
 
 func (x *AskQuestionArgs) Reset() {
 	*x = AskQuestionArgs{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1355,6 +1400,7 @@ func (x *AskQuestionArgs) String() string {
 func (*AskQuestionArgs) ProtoMessage() {}
 
 func (x *AskQuestionArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1408,6 +1454,7 @@ type AskQuestionSuccess struct {
 
 func (x *AskQuestionSuccess) Reset() {
 	*x = AskQuestionSuccess{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1420,6 +1467,7 @@ func (x *AskQuestionSuccess) String() string {
 func (*AskQuestionSuccess) ProtoMessage() {}
 
 func (x *AskQuestionSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1455,6 +1503,7 @@ type AskQuestionArgs_Question struct {
 
 func (x *AskQuestionArgs_Question) Reset() {
 	*x = AskQuestionArgs_Question{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1467,6 +1516,7 @@ func (x *AskQuestionArgs_Question) String() string {
 func (*AskQuestionArgs_Question) ProtoMessage() {}
 
 func (x *AskQuestionArgs_Question) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1521,6 +1571,7 @@ type AskQuestionArgs_Option struct {
 
 func (x *AskQuestionArgs_Option) Reset() {
 	*x = AskQuestionArgs_Option{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1533,6 +1584,7 @@ func (x *AskQuestionArgs_Option) String() string {
 func (*AskQuestionArgs_Option) ProtoMessage() {}
 
 func (x *AskQuestionArgs_Option) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1574,6 +1626,7 @@ type AskQuestionSuccess_Answer struct {
 
 func (x *AskQuestionSuccess_Answer) Reset() {
 	*x = AskQuestionSuccess_Answer{}
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1586,6 +1639,7 @@ func (x *AskQuestionSuccess_Answer) String() string {
 func (*AskQuestionSuccess_Answer) ProtoMessage() {}
 
 func (x *AskQuestionSuccess_Answer) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_plan_proto_lazy()
 	mi := &file_agent_v1_tool_plan_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1801,12 +1855,15 @@ var file_agent_v1_tool_plan_proto_depIdxs = []int32{
 	0,  // [0:23] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_tool_plan_proto_init() }
+var file_agent_v1_tool_plan_proto_once sync.Once
+
+func file_agent_v1_tool_plan_proto_lazy() { file_agent_v1_tool_plan_proto_once.Do(file_agent_v1_tool_plan_proto_init) }
+
 func file_agent_v1_tool_plan_proto_init() {
 	if File_agent_v1_tool_plan_proto != nil {
 		return
 	}
-	file_agent_v1_todo_proto_init()
+	file_agent_v1_todo_proto_lazy()
 	file_agent_v1_tool_plan_proto_msgTypes[0].OneofWrappers = []any{
 		(*UpdateTodosResult_Success)(nil),
 		(*UpdateTodosResult_Error)(nil),

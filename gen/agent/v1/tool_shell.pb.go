@@ -52,10 +52,12 @@ func (x ShellAbortReason) String() string {
 }
 
 func (ShellAbortReason) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_tool_shell_proto_lazy()
 	return file_agent_v1_tool_shell_proto_enumTypes[0].Descriptor()
 }
 
 func (ShellAbortReason) Type() protoreflect.EnumType {
+	file_agent_v1_tool_shell_proto_lazy()
 	return &file_agent_v1_tool_shell_proto_enumTypes[0]
 }
 
@@ -101,10 +103,12 @@ func (x TimeoutBehavior) String() string {
 }
 
 func (TimeoutBehavior) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_tool_shell_proto_lazy()
 	return file_agent_v1_tool_shell_proto_enumTypes[1].Descriptor()
 }
 
 func (TimeoutBehavior) Type() protoreflect.EnumType {
+	file_agent_v1_tool_shell_proto_lazy()
 	return &file_agent_v1_tool_shell_proto_enumTypes[1]
 }
 
@@ -150,10 +154,12 @@ func (x ShellBackgroundReason) String() string {
 }
 
 func (ShellBackgroundReason) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_tool_shell_proto_lazy()
 	return file_agent_v1_tool_shell_proto_enumTypes[2].Descriptor()
 }
 
 func (ShellBackgroundReason) Type() protoreflect.EnumType {
+	file_agent_v1_tool_shell_proto_lazy()
 	return &file_agent_v1_tool_shell_proto_enumTypes[2]
 }
 
@@ -200,6 +206,7 @@ type ShellArgs struct {
 
 func (x *ShellArgs) Reset() {
 	*x = ShellArgs{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -212,6 +219,7 @@ func (x *ShellArgs) String() string {
 func (*ShellArgs) ProtoMessage() {}
 
 func (x *ShellArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -412,6 +420,7 @@ type ShellResult struct {
 
 func (x *ShellResult) Reset() {
 	*x = ShellResult{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -424,6 +433,7 @@ func (x *ShellResult) String() string {
 func (*ShellResult) ProtoMessage() {}
 
 func (x *ShellResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -596,6 +606,7 @@ type ShellSuccess struct {
 
 func (x *ShellSuccess) Reset() {
 	*x = ShellSuccess{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -608,6 +619,7 @@ func (x *ShellSuccess) String() string {
 func (*ShellSuccess) ProtoMessage() {}
 
 func (x *ShellSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -767,6 +779,7 @@ type ShellFailure struct {
 
 func (x *ShellFailure) Reset() {
 	*x = ShellFailure{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -779,6 +792,7 @@ func (x *ShellFailure) String() string {
 func (*ShellFailure) ProtoMessage() {}
 
 func (x *ShellFailure) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -911,6 +925,7 @@ type ShellTimeout struct {
 
 func (x *ShellTimeout) Reset() {
 	*x = ShellTimeout{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -923,6 +938,7 @@ func (x *ShellTimeout) String() string {
 func (*ShellTimeout) ProtoMessage() {}
 
 func (x *ShellTimeout) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -972,6 +988,7 @@ type ShellRejected struct {
 
 func (x *ShellRejected) Reset() {
 	*x = ShellRejected{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -984,6 +1001,7 @@ func (x *ShellRejected) String() string {
 func (*ShellRejected) ProtoMessage() {}
 
 func (x *ShellRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1039,6 +1057,7 @@ type ShellSpawnError struct {
 
 func (x *ShellSpawnError) Reset() {
 	*x = ShellSpawnError{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1051,6 +1070,7 @@ func (x *ShellSpawnError) String() string {
 func (*ShellSpawnError) ProtoMessage() {}
 
 func (x *ShellSpawnError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1100,6 +1120,7 @@ type ShellPermissionDenied struct {
 
 func (x *ShellPermissionDenied) Reset() {
 	*x = ShellPermissionDenied{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1112,6 +1133,7 @@ func (x *ShellPermissionDenied) String() string {
 func (*ShellPermissionDenied) ProtoMessage() {}
 
 func (x *ShellPermissionDenied) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1168,6 +1190,7 @@ type OutputLocation struct {
 
 func (x *OutputLocation) Reset() {
 	*x = OutputLocation{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1180,6 +1203,7 @@ func (x *OutputLocation) String() string {
 func (*OutputLocation) ProtoMessage() {}
 
 func (x *OutputLocation) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1238,6 +1262,7 @@ type ShellStream struct {
 
 func (x *ShellStream) Reset() {
 	*x = ShellStream{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1250,6 +1275,7 @@ func (x *ShellStream) String() string {
 func (*ShellStream) ProtoMessage() {}
 
 func (x *ShellStream) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1421,6 +1447,7 @@ type ShellStreamStdout struct {
 
 func (x *ShellStreamStdout) Reset() {
 	*x = ShellStreamStdout{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1433,6 +1460,7 @@ func (x *ShellStreamStdout) String() string {
 func (*ShellStreamStdout) ProtoMessage() {}
 
 func (x *ShellStreamStdout) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1465,6 +1493,7 @@ type ShellStreamStderr struct {
 
 func (x *ShellStreamStderr) Reset() {
 	*x = ShellStreamStderr{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1477,6 +1506,7 @@ func (x *ShellStreamStderr) String() string {
 func (*ShellStreamStderr) ProtoMessage() {}
 
 func (x *ShellStreamStderr) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1514,6 +1544,7 @@ type ShellStreamExit struct {
 
 func (x *ShellStreamExit) Reset() {
 	*x = ShellStreamExit{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1526,6 +1557,7 @@ func (x *ShellStreamExit) String() string {
 func (*ShellStreamExit) ProtoMessage() {}
 
 func (x *ShellStreamExit) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1593,6 +1625,7 @@ type ShellStreamStart struct {
 
 func (x *ShellStreamStart) Reset() {
 	*x = ShellStreamStart{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1605,6 +1638,7 @@ func (x *ShellStreamStart) String() string {
 func (*ShellStreamStart) ProtoMessage() {}
 
 func (x *ShellStreamStart) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1642,6 +1676,7 @@ type ShellStreamBackgrounded struct {
 
 func (x *ShellStreamBackgrounded) Reset() {
 	*x = ShellStreamBackgrounded{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1654,6 +1689,7 @@ func (x *ShellStreamBackgrounded) String() string {
 func (*ShellStreamBackgrounded) ProtoMessage() {}
 
 func (x *ShellStreamBackgrounded) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1725,6 +1761,7 @@ type ShellToolCallDelta struct {
 
 func (x *ShellToolCallDelta) Reset() {
 	*x = ShellToolCallDelta{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1737,6 +1774,7 @@ func (x *ShellToolCallDelta) String() string {
 func (*ShellToolCallDelta) ProtoMessage() {}
 
 func (x *ShellToolCallDelta) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1803,6 +1841,7 @@ type ShellToolCallStdoutDelta struct {
 
 func (x *ShellToolCallStdoutDelta) Reset() {
 	*x = ShellToolCallStdoutDelta{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1815,6 +1854,7 @@ func (x *ShellToolCallStdoutDelta) String() string {
 func (*ShellToolCallStdoutDelta) ProtoMessage() {}
 
 func (x *ShellToolCallStdoutDelta) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1847,6 +1887,7 @@ type ShellToolCallStderrDelta struct {
 
 func (x *ShellToolCallStderrDelta) Reset() {
 	*x = ShellToolCallStderrDelta{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1859,6 +1900,7 @@ func (x *ShellToolCallStderrDelta) String() string {
 func (*ShellToolCallStderrDelta) ProtoMessage() {}
 
 func (x *ShellToolCallStderrDelta) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1892,6 +1934,7 @@ type WriteShellStdinArgs struct {
 
 func (x *WriteShellStdinArgs) Reset() {
 	*x = WriteShellStdinArgs{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1904,6 +1947,7 @@ func (x *WriteShellStdinArgs) String() string {
 func (*WriteShellStdinArgs) ProtoMessage() {}
 
 func (x *WriteShellStdinArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1947,6 +1991,7 @@ type WriteShellStdinResult struct {
 
 func (x *WriteShellStdinResult) Reset() {
 	*x = WriteShellStdinResult{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1959,6 +2004,7 @@ func (x *WriteShellStdinResult) String() string {
 func (*WriteShellStdinResult) ProtoMessage() {}
 
 func (x *WriteShellStdinResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2026,6 +2072,7 @@ type WriteShellStdinSuccess struct {
 
 func (x *WriteShellStdinSuccess) Reset() {
 	*x = WriteShellStdinSuccess{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2038,6 +2085,7 @@ func (x *WriteShellStdinSuccess) String() string {
 func (*WriteShellStdinSuccess) ProtoMessage() {}
 
 func (x *WriteShellStdinSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2077,6 +2125,7 @@ type WriteShellStdinError struct {
 
 func (x *WriteShellStdinError) Reset() {
 	*x = WriteShellStdinError{}
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -2089,6 +2138,7 @@ func (x *WriteShellStdinError) String() string {
 func (*WriteShellStdinError) ProtoMessage() {}
 
 func (x *WriteShellStdinError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_shell_proto_lazy()
 	mi := &file_agent_v1_tool_shell_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2421,12 +2471,15 @@ var file_agent_v1_tool_shell_proto_depIdxs = []int32{
 	0,  // [0:35] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_tool_shell_proto_init() }
+var file_agent_v1_tool_shell_proto_once sync.Once
+
+func file_agent_v1_tool_shell_proto_lazy() { file_agent_v1_tool_shell_proto_once.Do(file_agent_v1_tool_shell_proto_init) }
+
 func file_agent_v1_tool_shell_proto_init() {
 	if File_agent_v1_tool_shell_proto != nil {
 		return
 	}
-	file_agent_v1_opaque_proto_init()
+	file_agent_v1_opaque_proto_lazy()
 	file_agent_v1_tool_shell_proto_msgTypes[0].OneofWrappers = []any{}
 	file_agent_v1_tool_shell_proto_msgTypes[1].OneofWrappers = []any{
 		(*ShellResult_Success)(nil),

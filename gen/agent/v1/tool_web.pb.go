@@ -33,6 +33,7 @@ type WebSearchResult struct {
 
 func (x *WebSearchResult) Reset() {
 	*x = WebSearchResult{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -45,6 +46,7 @@ func (x *WebSearchResult) String() string {
 func (*WebSearchResult) ProtoMessage() {}
 
 func (x *WebSearchResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -126,6 +128,7 @@ type WebSearchError struct {
 
 func (x *WebSearchError) Reset() {
 	*x = WebSearchError{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -138,6 +141,7 @@ func (x *WebSearchError) String() string {
 func (*WebSearchError) ProtoMessage() {}
 
 func (x *WebSearchError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -170,6 +174,7 @@ type WebSearchRejected struct {
 
 func (x *WebSearchRejected) Reset() {
 	*x = WebSearchRejected{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -182,6 +187,7 @@ func (x *WebSearchRejected) String() string {
 func (*WebSearchRejected) ProtoMessage() {}
 
 func (x *WebSearchRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -215,6 +221,7 @@ type WebSearchArgs struct {
 
 func (x *WebSearchArgs) Reset() {
 	*x = WebSearchArgs{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -227,6 +234,7 @@ func (x *WebSearchArgs) String() string {
 func (*WebSearchArgs) ProtoMessage() {}
 
 func (x *WebSearchArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -266,6 +274,7 @@ type WebSearchSuccess struct {
 
 func (x *WebSearchSuccess) Reset() {
 	*x = WebSearchSuccess{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -278,6 +287,7 @@ func (x *WebSearchSuccess) String() string {
 func (*WebSearchSuccess) ProtoMessage() {}
 
 func (x *WebSearchSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -312,6 +322,7 @@ type WebSearchReference struct {
 
 func (x *WebSearchReference) Reset() {
 	*x = WebSearchReference{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -324,6 +335,7 @@ func (x *WebSearchReference) String() string {
 func (*WebSearchReference) ProtoMessage() {}
 
 func (x *WebSearchReference) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -374,6 +386,7 @@ type FetchResult struct {
 
 func (x *FetchResult) Reset() {
 	*x = FetchResult{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -386,6 +399,7 @@ func (x *FetchResult) String() string {
 func (*FetchResult) ProtoMessage() {}
 
 func (x *FetchResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -453,6 +467,7 @@ type FetchError struct {
 
 func (x *FetchError) Reset() {
 	*x = FetchError{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -465,6 +480,7 @@ func (x *FetchError) String() string {
 func (*FetchError) ProtoMessage() {}
 
 func (x *FetchError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -505,6 +521,7 @@ type FetchArgs struct {
 
 func (x *FetchArgs) Reset() {
 	*x = FetchArgs{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -517,6 +534,7 @@ func (x *FetchArgs) String() string {
 func (*FetchArgs) ProtoMessage() {}
 
 func (x *FetchArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -559,6 +577,7 @@ type FetchSuccess struct {
 
 func (x *FetchSuccess) Reset() {
 	*x = FetchSuccess{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -571,6 +590,7 @@ func (x *FetchSuccess) String() string {
 func (*FetchSuccess) ProtoMessage() {}
 
 func (x *FetchSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -629,6 +649,7 @@ type WebFetchResult struct {
 
 func (x *WebFetchResult) Reset() {
 	*x = WebFetchResult{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -641,6 +662,7 @@ func (x *WebFetchResult) String() string {
 func (*WebFetchResult) ProtoMessage() {}
 
 func (x *WebFetchResult) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -723,6 +745,7 @@ type WebFetchError struct {
 
 func (x *WebFetchError) Reset() {
 	*x = WebFetchError{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -735,6 +758,7 @@ func (x *WebFetchError) String() string {
 func (*WebFetchError) ProtoMessage() {}
 
 func (x *WebFetchError) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -774,6 +798,7 @@ type WebFetchRejected struct {
 
 func (x *WebFetchRejected) Reset() {
 	*x = WebFetchRejected{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -786,6 +811,7 @@ func (x *WebFetchRejected) String() string {
 func (*WebFetchRejected) ProtoMessage() {}
 
 func (x *WebFetchRejected) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -819,6 +845,7 @@ type WebFetchArgs struct {
 
 func (x *WebFetchArgs) Reset() {
 	*x = WebFetchArgs{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -831,6 +858,7 @@ func (x *WebFetchArgs) String() string {
 func (*WebFetchArgs) ProtoMessage() {}
 
 func (x *WebFetchArgs) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -872,6 +900,7 @@ type WebFetchSuccess struct {
 
 func (x *WebFetchSuccess) Reset() {
 	*x = WebFetchSuccess{}
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -884,6 +913,7 @@ func (x *WebFetchSuccess) String() string {
 func (*WebFetchSuccess) ProtoMessage() {}
 
 func (x *WebFetchSuccess) ProtoReflect() protoreflect.Message {
+	file_agent_v1_tool_web_proto_lazy()
 	mi := &file_agent_v1_tool_web_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1035,12 +1065,15 @@ var file_agent_v1_tool_web_proto_depIdxs = []int32{
 	0,  // [0:10] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_tool_web_proto_init() }
+var file_agent_v1_tool_web_proto_once sync.Once
+
+func file_agent_v1_tool_web_proto_lazy() { file_agent_v1_tool_web_proto_once.Do(file_agent_v1_tool_web_proto_init) }
+
 func file_agent_v1_tool_web_proto_init() {
 	if File_agent_v1_tool_web_proto != nil {
 		return
 	}
-	file_agent_v1_tool_shell_proto_init()
+	file_agent_v1_tool_shell_proto_lazy()
 	file_agent_v1_tool_web_proto_msgTypes[0].OneofWrappers = []any{
 		(*WebSearchResult_Success)(nil),
 		(*WebSearchResult_Error)(nil),

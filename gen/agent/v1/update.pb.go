@@ -55,10 +55,12 @@ func (x ThinkingStyle) String() string {
 }
 
 func (ThinkingStyle) Descriptor() protoreflect.EnumDescriptor {
+	file_agent_v1_update_proto_lazy()
 	return file_agent_v1_update_proto_enumTypes[0].Descriptor()
 }
 
 func (ThinkingStyle) Type() protoreflect.EnumType {
+	file_agent_v1_update_proto_lazy()
 	return &file_agent_v1_update_proto_enumTypes[0]
 }
 
@@ -108,6 +110,7 @@ type InteractionUpdate struct {
 
 func (x *InteractionUpdate) Reset() {
 	*x = InteractionUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -120,6 +123,7 @@ func (x *InteractionUpdate) String() string {
 func (*InteractionUpdate) ProtoMessage() {}
 
 func (x *InteractionUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -524,6 +528,7 @@ type TextDeltaUpdate struct {
 
 func (x *TextDeltaUpdate) Reset() {
 	*x = TextDeltaUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -536,6 +541,7 @@ func (x *TextDeltaUpdate) String() string {
 func (*TextDeltaUpdate) ProtoMessage() {}
 
 func (x *TextDeltaUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -577,6 +583,7 @@ type ToolCallStartedUpdate struct {
 
 func (x *ToolCallStartedUpdate) Reset() {
 	*x = ToolCallStartedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -589,6 +596,7 @@ func (x *ToolCallStartedUpdate) String() string {
 func (*ToolCallStartedUpdate) ProtoMessage() {}
 
 func (x *ToolCallStartedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -637,6 +645,7 @@ type ToolCallCompletedUpdate struct {
 
 func (x *ToolCallCompletedUpdate) Reset() {
 	*x = ToolCallCompletedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -649,6 +658,7 @@ func (x *ToolCallCompletedUpdate) String() string {
 func (*ToolCallCompletedUpdate) ProtoMessage() {}
 
 func (x *ToolCallCompletedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -697,6 +707,7 @@ type ToolCallDeltaUpdate struct {
 
 func (x *ToolCallDeltaUpdate) Reset() {
 	*x = ToolCallDeltaUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -709,6 +720,7 @@ func (x *ToolCallDeltaUpdate) String() string {
 func (*ToolCallDeltaUpdate) ProtoMessage() {}
 
 func (x *ToolCallDeltaUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -758,6 +770,7 @@ type PartialToolCallUpdate struct {
 
 func (x *PartialToolCallUpdate) Reset() {
 	*x = PartialToolCallUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -770,6 +783,7 @@ func (x *PartialToolCallUpdate) String() string {
 func (*PartialToolCallUpdate) ProtoMessage() {}
 
 func (x *PartialToolCallUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -824,6 +838,7 @@ type ThinkingDeltaUpdate struct {
 
 func (x *ThinkingDeltaUpdate) Reset() {
 	*x = ThinkingDeltaUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -836,6 +851,7 @@ func (x *ThinkingDeltaUpdate) String() string {
 func (*ThinkingDeltaUpdate) ProtoMessage() {}
 
 func (x *ThinkingDeltaUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -875,6 +891,7 @@ type ThinkingCompletedUpdate struct {
 
 func (x *ThinkingCompletedUpdate) Reset() {
 	*x = ThinkingCompletedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -887,6 +904,7 @@ func (x *ThinkingCompletedUpdate) String() string {
 func (*ThinkingCompletedUpdate) ProtoMessage() {}
 
 func (x *ThinkingCompletedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -919,6 +937,7 @@ type UserMessageAppendedUpdate struct {
 
 func (x *UserMessageAppendedUpdate) Reset() {
 	*x = UserMessageAppendedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -931,6 +950,7 @@ func (x *UserMessageAppendedUpdate) String() string {
 func (*UserMessageAppendedUpdate) ProtoMessage() {}
 
 func (x *UserMessageAppendedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -963,6 +983,7 @@ type TokenDeltaUpdate struct {
 
 func (x *TokenDeltaUpdate) Reset() {
 	*x = TokenDeltaUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -975,6 +996,7 @@ func (x *TokenDeltaUpdate) String() string {
 func (*TokenDeltaUpdate) ProtoMessage() {}
 
 func (x *TokenDeltaUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1007,6 +1029,7 @@ type SummaryUpdate struct {
 
 func (x *SummaryUpdate) Reset() {
 	*x = SummaryUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1019,6 +1042,7 @@ func (x *SummaryUpdate) String() string {
 func (*SummaryUpdate) ProtoMessage() {}
 
 func (x *SummaryUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1050,6 +1074,7 @@ type SummaryStartedUpdate struct {
 
 func (x *SummaryStartedUpdate) Reset() {
 	*x = SummaryStartedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1062,6 +1087,7 @@ func (x *SummaryStartedUpdate) String() string {
 func (*SummaryStartedUpdate) ProtoMessage() {}
 
 func (x *SummaryStartedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1088,6 +1114,7 @@ type SummaryCompletedUpdate struct {
 
 func (x *SummaryCompletedUpdate) Reset() {
 	*x = SummaryCompletedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1100,6 +1127,7 @@ func (x *SummaryCompletedUpdate) String() string {
 func (*SummaryCompletedUpdate) ProtoMessage() {}
 
 func (x *SummaryCompletedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1145,6 +1173,7 @@ type ShellOutputDeltaUpdate struct {
 
 func (x *ShellOutputDeltaUpdate) Reset() {
 	*x = ShellOutputDeltaUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1157,6 +1186,7 @@ func (x *ShellOutputDeltaUpdate) String() string {
 func (*ShellOutputDeltaUpdate) ProtoMessage() {}
 
 func (x *ShellOutputDeltaUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1252,6 +1282,7 @@ type HeartbeatUpdate struct {
 
 func (x *HeartbeatUpdate) Reset() {
 	*x = HeartbeatUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1264,6 +1295,7 @@ func (x *HeartbeatUpdate) String() string {
 func (*HeartbeatUpdate) ProtoMessage() {}
 
 func (x *HeartbeatUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1294,6 +1326,7 @@ type TurnEndedUpdate struct {
 
 func (x *TurnEndedUpdate) Reset() {
 	*x = TurnEndedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1306,6 +1339,7 @@ func (x *TurnEndedUpdate) String() string {
 func (*TurnEndedUpdate) ProtoMessage() {}
 
 func (x *TurnEndedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1373,6 +1407,7 @@ type StepStartedUpdate struct {
 
 func (x *StepStartedUpdate) Reset() {
 	*x = StepStartedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1385,6 +1420,7 @@ func (x *StepStartedUpdate) String() string {
 func (*StepStartedUpdate) ProtoMessage() {}
 
 func (x *StepStartedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1418,6 +1454,7 @@ type StepCompletedUpdate struct {
 
 func (x *StepCompletedUpdate) Reset() {
 	*x = StepCompletedUpdate{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1430,6 +1467,7 @@ func (x *StepCompletedUpdate) String() string {
 func (*StepCompletedUpdate) ProtoMessage() {}
 
 func (x *StepCompletedUpdate) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1475,6 +1513,7 @@ type ToolCallDelta struct {
 
 func (x *ToolCallDelta) Reset() {
 	*x = ToolCallDelta{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1487,6 +1526,7 @@ func (x *ToolCallDelta) String() string {
 func (*ToolCallDelta) ProtoMessage() {}
 
 func (x *ToolCallDelta) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1583,6 +1623,7 @@ type TaskToolCallDelta struct {
 
 func (x *TaskToolCallDelta) Reset() {
 	*x = TaskToolCallDelta{}
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1595,6 +1636,7 @@ func (x *TaskToolCallDelta) String() string {
 func (*TaskToolCallDelta) ProtoMessage() {}
 
 func (x *TaskToolCallDelta) ProtoReflect() protoreflect.Message {
+	file_agent_v1_update_proto_lazy()
 	mi := &file_agent_v1_update_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1832,16 +1874,19 @@ var file_agent_v1_update_proto_depIdxs = []int32{
 	0,  // [0:39] is the sub-list for field type_name
 }
 
-func init() { file_agent_v1_update_proto_init() }
+var file_agent_v1_update_proto_once sync.Once
+
+func file_agent_v1_update_proto_lazy() { file_agent_v1_update_proto_once.Do(file_agent_v1_update_proto_init) }
+
 func file_agent_v1_update_proto_init() {
 	if File_agent_v1_update_proto != nil {
 		return
 	}
-	file_agent_v1_message_proto_init()
-	file_agent_v1_opaque_proto_init()
-	file_agent_v1_step_proto_init()
-	file_agent_v1_tool_file_proto_init()
-	file_agent_v1_tool_shell_proto_init()
+	file_agent_v1_message_proto_lazy()
+	file_agent_v1_opaque_proto_lazy()
+	file_agent_v1_step_proto_lazy()
+	file_agent_v1_tool_file_proto_lazy()
+	file_agent_v1_tool_shell_proto_lazy()
 	file_agent_v1_update_proto_msgTypes[0].OneofWrappers = []any{
 		(*InteractionUpdate_TextDelta)(nil),
 		(*InteractionUpdate_ToolCallStarted)(nil),

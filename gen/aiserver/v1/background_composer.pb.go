@@ -2,10 +2,6 @@
 // 	protoc-gen-go v1.36.12
 // source: aiserver/v1/background_composer.proto
 
-// Package aiserverv1 holds the messages of aiserver.v1, generated from proto/aiserver/v1:
-// the state of an agent that works in the cloud, the stream by which a client follows it,
-// and the calls that feed and read it. As in agentv1, unknown fields and enum values
-// survive when a message is read, changed and written.
 package aiserverv1
 
 import (
@@ -57,10 +53,12 @@ func (x StreamConversationPurpose) String() string {
 }
 
 func (StreamConversationPurpose) Descriptor() protoreflect.EnumDescriptor {
+	file_aiserver_v1_background_composer_proto_lazy()
 	return file_aiserver_v1_background_composer_proto_enumTypes[0].Descriptor()
 }
 
 func (StreamConversationPurpose) Type() protoreflect.EnumType {
+	file_aiserver_v1_background_composer_proto_lazy()
 	return &file_aiserver_v1_background_composer_proto_enumTypes[0]
 }
 
@@ -103,10 +101,12 @@ func (x StreamConversationResponse_StreamSignal) String() string {
 }
 
 func (StreamConversationResponse_StreamSignal) Descriptor() protoreflect.EnumDescriptor {
+	file_aiserver_v1_background_composer_proto_lazy()
 	return file_aiserver_v1_background_composer_proto_enumTypes[1].Descriptor()
 }
 
 func (StreamConversationResponse_StreamSignal) Type() protoreflect.EnumType {
+	file_aiserver_v1_background_composer_proto_lazy()
 	return &file_aiserver_v1_background_composer_proto_enumTypes[1]
 }
 
@@ -142,6 +142,7 @@ type StreamConversationRequest struct {
 
 func (x *StreamConversationRequest) Reset() {
 	*x = StreamConversationRequest{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -154,6 +155,7 @@ func (x *StreamConversationRequest) String() string {
 func (*StreamConversationRequest) ProtoMessage() {}
 
 func (x *StreamConversationRequest) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -292,6 +294,7 @@ type StreamConversationResponse struct {
 
 func (x *StreamConversationResponse) Reset() {
 	*x = StreamConversationResponse{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -304,6 +307,7 @@ func (x *StreamConversationResponse) String() string {
 func (*StreamConversationResponse) ProtoMessage() {}
 
 func (x *StreamConversationResponse) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -527,6 +531,7 @@ type PreFetchedBlob struct {
 
 func (x *PreFetchedBlob) Reset() {
 	*x = PreFetchedBlob{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -539,6 +544,7 @@ func (x *PreFetchedBlob) String() string {
 func (*PreFetchedBlob) ProtoMessage() {}
 
 func (x *PreFetchedBlob) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -578,6 +584,7 @@ type TransientError struct {
 
 func (x *TransientError) Reset() {
 	*x = TransientError{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -590,6 +597,7 @@ func (x *TransientError) String() string {
 func (*TransientError) ProtoMessage() {}
 
 func (x *TransientError) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -625,6 +633,7 @@ type GetBlobForAgentKVRequest struct {
 
 func (x *GetBlobForAgentKVRequest) Reset() {
 	*x = GetBlobForAgentKVRequest{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -637,6 +646,7 @@ func (x *GetBlobForAgentKVRequest) String() string {
 func (*GetBlobForAgentKVRequest) ProtoMessage() {}
 
 func (x *GetBlobForAgentKVRequest) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -683,6 +693,7 @@ type GetBlobForAgentKVResponse struct {
 
 func (x *GetBlobForAgentKVResponse) Reset() {
 	*x = GetBlobForAgentKVResponse{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -695,6 +706,7 @@ func (x *GetBlobForAgentKVResponse) String() string {
 func (*GetBlobForAgentKVResponse) ProtoMessage() {}
 
 func (x *GetBlobForAgentKVResponse) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -727,6 +739,7 @@ type GetLatestAgentConversationStateRequest struct {
 
 func (x *GetLatestAgentConversationStateRequest) Reset() {
 	*x = GetLatestAgentConversationStateRequest{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -739,6 +752,7 @@ func (x *GetLatestAgentConversationStateRequest) String() string {
 func (*GetLatestAgentConversationStateRequest) ProtoMessage() {}
 
 func (x *GetLatestAgentConversationStateRequest) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -772,6 +786,7 @@ type GetLatestAgentConversationStateResponse struct {
 
 func (x *GetLatestAgentConversationStateResponse) Reset() {
 	*x = GetLatestAgentConversationStateResponse{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -784,6 +799,7 @@ func (x *GetLatestAgentConversationStateResponse) String() string {
 func (*GetLatestAgentConversationStateResponse) ProtoMessage() {}
 
 func (x *GetLatestAgentConversationStateResponse) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -826,6 +842,7 @@ type LatestAgentConversationState struct {
 
 func (x *LatestAgentConversationState) Reset() {
 	*x = LatestAgentConversationState{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -838,6 +855,7 @@ func (x *LatestAgentConversationState) String() string {
 func (*LatestAgentConversationState) ProtoMessage() {}
 
 func (x *LatestAgentConversationState) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -888,6 +906,7 @@ type StartBackgroundComposerFromSnapshotRequest struct {
 
 func (x *StartBackgroundComposerFromSnapshotRequest) Reset() {
 	*x = StartBackgroundComposerFromSnapshotRequest{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -900,6 +919,7 @@ func (x *StartBackgroundComposerFromSnapshotRequest) String() string {
 func (*StartBackgroundComposerFromSnapshotRequest) ProtoMessage() {}
 
 func (x *StartBackgroundComposerFromSnapshotRequest) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -945,6 +965,7 @@ type StartBackgroundComposerFromSnapshotResponse struct {
 
 func (x *StartBackgroundComposerFromSnapshotResponse) Reset() {
 	*x = StartBackgroundComposerFromSnapshotResponse{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -957,6 +978,7 @@ func (x *StartBackgroundComposerFromSnapshotResponse) String() string {
 func (*StartBackgroundComposerFromSnapshotResponse) ProtoMessage() {}
 
 func (x *StartBackgroundComposerFromSnapshotResponse) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -986,6 +1008,7 @@ type StreamConversationResponse_InitialState struct {
 
 func (x *StreamConversationResponse_InitialState) Reset() {
 	*x = StreamConversationResponse_InitialState{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -998,6 +1021,7 @@ func (x *StreamConversationResponse_InitialState) String() string {
 func (*StreamConversationResponse_InitialState) ProtoMessage() {}
 
 func (x *StreamConversationResponse_InitialState) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1060,6 +1084,7 @@ type StreamConversationResponse_InteractionUpdateWithOffset struct {
 
 func (x *StreamConversationResponse_InteractionUpdateWithOffset) Reset() {
 	*x = StreamConversationResponse_InteractionUpdateWithOffset{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1072,6 +1097,7 @@ func (x *StreamConversationResponse_InteractionUpdateWithOffset) String() string
 func (*StreamConversationResponse_InteractionUpdateWithOffset) ProtoMessage() {}
 
 func (x *StreamConversationResponse_InteractionUpdateWithOffset) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1122,6 +1148,7 @@ type StreamConversationResponse_CloudAgentStateWithIdAndOffset struct {
 
 func (x *StreamConversationResponse_CloudAgentStateWithIdAndOffset) Reset() {
 	*x = StreamConversationResponse_CloudAgentStateWithIdAndOffset{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1134,6 +1161,7 @@ func (x *StreamConversationResponse_CloudAgentStateWithIdAndOffset) String() str
 func (*StreamConversationResponse_CloudAgentStateWithIdAndOffset) ProtoMessage() {}
 
 func (x *StreamConversationResponse_CloudAgentStateWithIdAndOffset) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1195,6 +1223,7 @@ type StreamConversationResponse_WorkflowStatusWithOffset struct {
 
 func (x *StreamConversationResponse_WorkflowStatusWithOffset) Reset() {
 	*x = StreamConversationResponse_WorkflowStatusWithOffset{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1207,6 +1236,7 @@ func (x *StreamConversationResponse_WorkflowStatusWithOffset) String() string {
 func (*StreamConversationResponse_WorkflowStatusWithOffset) ProtoMessage() {}
 
 func (x *StreamConversationResponse_WorkflowStatusWithOffset) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1246,6 +1276,7 @@ type StreamConversationResponse_PrefetchedBlobs struct {
 
 func (x *StreamConversationResponse_PrefetchedBlobs) Reset() {
 	*x = StreamConversationResponse_PrefetchedBlobs{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1258,6 +1289,7 @@ func (x *StreamConversationResponse_PrefetchedBlobs) String() string {
 func (*StreamConversationResponse_PrefetchedBlobs) ProtoMessage() {}
 
 func (x *StreamConversationResponse_PrefetchedBlobs) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1291,6 +1323,7 @@ type StreamConversationResponse_TransientErrorWithOffset struct {
 
 func (x *StreamConversationResponse_TransientErrorWithOffset) Reset() {
 	*x = StreamConversationResponse_TransientErrorWithOffset{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1303,6 +1336,7 @@ func (x *StreamConversationResponse_TransientErrorWithOffset) String() string {
 func (*StreamConversationResponse_TransientErrorWithOffset) ProtoMessage() {}
 
 func (x *StreamConversationResponse_TransientErrorWithOffset) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1343,6 +1377,7 @@ type StreamConversationResponse_InteractionQueryWithOffset struct {
 
 func (x *StreamConversationResponse_InteractionQueryWithOffset) Reset() {
 	*x = StreamConversationResponse_InteractionQueryWithOffset{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1355,6 +1390,7 @@ func (x *StreamConversationResponse_InteractionQueryWithOffset) String() string 
 func (*StreamConversationResponse_InteractionQueryWithOffset) ProtoMessage() {}
 
 func (x *StreamConversationResponse_InteractionQueryWithOffset) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1394,6 +1430,7 @@ type StreamConversationResponse_DevBannerMessage struct {
 
 func (x *StreamConversationResponse_DevBannerMessage) Reset() {
 	*x = StreamConversationResponse_DevBannerMessage{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1406,6 +1443,7 @@ func (x *StreamConversationResponse_DevBannerMessage) String() string {
 func (*StreamConversationResponse_DevBannerMessage) ProtoMessage() {}
 
 func (x *StreamConversationResponse_DevBannerMessage) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1437,6 +1475,7 @@ type StreamConversationResponse_WorkerLifecycleEventWithOffset struct {
 
 func (x *StreamConversationResponse_WorkerLifecycleEventWithOffset) Reset() {
 	*x = StreamConversationResponse_WorkerLifecycleEventWithOffset{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1449,6 +1488,7 @@ func (x *StreamConversationResponse_WorkerLifecycleEventWithOffset) String() str
 func (*StreamConversationResponse_WorkerLifecycleEventWithOffset) ProtoMessage() {}
 
 func (x *StreamConversationResponse_WorkerLifecycleEventWithOffset) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1473,6 +1513,7 @@ type StreamConversationResponse_ReadOnlySharedPodLifecycleEventWithOffset struct
 
 func (x *StreamConversationResponse_ReadOnlySharedPodLifecycleEventWithOffset) Reset() {
 	*x = StreamConversationResponse_ReadOnlySharedPodLifecycleEventWithOffset{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1485,6 +1526,7 @@ func (x *StreamConversationResponse_ReadOnlySharedPodLifecycleEventWithOffset) S
 func (*StreamConversationResponse_ReadOnlySharedPodLifecycleEventWithOffset) ProtoMessage() {}
 
 func (x *StreamConversationResponse_ReadOnlySharedPodLifecycleEventWithOffset) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1509,6 +1551,7 @@ type StreamConversationResponse_StreamHeartbeat struct {
 
 func (x *StreamConversationResponse_StreamHeartbeat) Reset() {
 	*x = StreamConversationResponse_StreamHeartbeat{}
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1521,6 +1564,7 @@ func (x *StreamConversationResponse_StreamHeartbeat) String() string {
 func (*StreamConversationResponse_StreamHeartbeat) ProtoMessage() {}
 
 func (x *StreamConversationResponse_StreamHeartbeat) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_background_composer_proto_lazy()
 	mi := &file_aiserver_v1_background_composer_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1654,12 +1698,7 @@ const file_aiserver_v1_background_composer_proto_rawDesc = "" +
 	"\x19StreamConversationPurpose\x12+\n" +
 	"'STREAM_CONVERSATION_PURPOSE_UNSPECIFIED\x10\x00\x12$\n" +
 	" STREAM_CONVERSATION_PURPOSE_LIVE\x10\x01\x12'\n" +
-	"#STREAM_CONVERSATION_PURPOSE_PREWARM\x10\x022\x92\x04\n" +
-	"\x19BackgroundComposerService\x12g\n" +
-	"\x12StreamConversation\x12&.aiserver.v1.StreamConversationRequest\x1a'.aiserver.v1.StreamConversationResponse0\x01\x12b\n" +
-	"\x11GetBlobForAgentKV\x12%.aiserver.v1.GetBlobForAgentKVRequest\x1a&.aiserver.v1.GetBlobForAgentKVResponse\x12\x8c\x01\n" +
-	"\x1fGetLatestAgentConversationState\x123.aiserver.v1.GetLatestAgentConversationStateRequest\x1a4.aiserver.v1.GetLatestAgentConversationStateResponse\x12\x98\x01\n" +
-	"#StartBackgroundComposerFromSnapshot\x127.aiserver.v1.StartBackgroundComposerFromSnapshotRequest\x1a8.aiserver.v1.StartBackgroundComposerFromSnapshotResponseB9Z7github.com/agentrun/agentrun/gen/aiserver/v1;aiserverv1b\x06proto3"
+	"#STREAM_CONVERSATION_PURPOSE_PREWARM\x10\x02B9Z7github.com/agentrun/agentrun/gen/aiserver/v1;aiserverv1b\x06proto3"
 
 var (
 	file_aiserver_v1_background_composer_proto_rawDescOnce sync.Once
@@ -1746,28 +1785,23 @@ var file_aiserver_v1_background_composer_proto_depIdxs = []int32{
 	4,  // 32: aiserver.v1.StreamConversationResponse.PrefetchedBlobs.pre_fetched_blobs:type_name -> aiserver.v1.PreFetchedBlob
 	5,  // 33: aiserver.v1.StreamConversationResponse.TransientErrorWithOffset.transient_error:type_name -> aiserver.v1.TransientError
 	32, // 34: aiserver.v1.StreamConversationResponse.InteractionQueryWithOffset.interaction_query:type_name -> agent.v1.InteractionQuery
-	2,  // 35: aiserver.v1.BackgroundComposerService.StreamConversation:input_type -> aiserver.v1.StreamConversationRequest
-	6,  // 36: aiserver.v1.BackgroundComposerService.GetBlobForAgentKV:input_type -> aiserver.v1.GetBlobForAgentKVRequest
-	8,  // 37: aiserver.v1.BackgroundComposerService.GetLatestAgentConversationState:input_type -> aiserver.v1.GetLatestAgentConversationStateRequest
-	11, // 38: aiserver.v1.BackgroundComposerService.StartBackgroundComposerFromSnapshot:input_type -> aiserver.v1.StartBackgroundComposerFromSnapshotRequest
-	3,  // 39: aiserver.v1.BackgroundComposerService.StreamConversation:output_type -> aiserver.v1.StreamConversationResponse
-	7,  // 40: aiserver.v1.BackgroundComposerService.GetBlobForAgentKV:output_type -> aiserver.v1.GetBlobForAgentKVResponse
-	9,  // 41: aiserver.v1.BackgroundComposerService.GetLatestAgentConversationState:output_type -> aiserver.v1.GetLatestAgentConversationStateResponse
-	12, // 42: aiserver.v1.BackgroundComposerService.StartBackgroundComposerFromSnapshot:output_type -> aiserver.v1.StartBackgroundComposerFromSnapshotResponse
-	39, // [39:43] is the sub-list for method output_type
-	35, // [35:39] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
 	35, // [35:35] is the sub-list for extension type_name
 	35, // [35:35] is the sub-list for extension extendee
 	0,  // [0:35] is the sub-list for field type_name
 }
 
-func init() { file_aiserver_v1_background_composer_proto_init() }
+var file_aiserver_v1_background_composer_proto_once sync.Once
+
+func file_aiserver_v1_background_composer_proto_lazy() { file_aiserver_v1_background_composer_proto_once.Do(file_aiserver_v1_background_composer_proto_init) }
+
 func file_aiserver_v1_background_composer_proto_init() {
 	if File_aiserver_v1_background_composer_proto != nil {
 		return
 	}
-	file_aiserver_v1_cloud_state_proto_init()
-	file_aiserver_v1_opaque_proto_init()
+	file_aiserver_v1_cloud_state_proto_lazy()
+	file_aiserver_v1_opaque_proto_lazy()
 	file_aiserver_v1_background_composer_proto_msgTypes[0].OneofWrappers = []any{}
 	file_aiserver_v1_background_composer_proto_msgTypes[1].OneofWrappers = []any{
 		(*StreamConversationResponse_InitialState_)(nil),
@@ -1792,7 +1826,7 @@ func file_aiserver_v1_background_composer_proto_init() {
 			NumEnums:      2,
 			NumMessages:   22,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_aiserver_v1_background_composer_proto_goTypes,
 		DependencyIndexes: file_aiserver_v1_background_composer_proto_depIdxs,

@@ -29,6 +29,7 @@ type BidiRequestId struct {
 
 func (x *BidiRequestId) Reset() {
 	*x = BidiRequestId{}
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -41,6 +42,7 @@ func (x *BidiRequestId) String() string {
 func (*BidiRequestId) ProtoMessage() {}
 
 func (x *BidiRequestId) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -79,6 +81,7 @@ type BidiAppendRequest struct {
 
 func (x *BidiAppendRequest) Reset() {
 	*x = BidiAppendRequest{}
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -91,6 +94,7 @@ func (x *BidiAppendRequest) String() string {
 func (*BidiAppendRequest) ProtoMessage() {}
 
 func (x *BidiAppendRequest) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -143,6 +147,7 @@ type BidiAppendResponse struct {
 
 func (x *BidiAppendResponse) Reset() {
 	*x = BidiAppendResponse{}
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -155,6 +160,7 @@ func (x *BidiAppendResponse) String() string {
 func (*BidiAppendResponse) ProtoMessage() {}
 
 func (x *BidiAppendResponse) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -179,6 +185,7 @@ type BidiPollRequest struct {
 
 func (x *BidiPollRequest) Reset() {
 	*x = BidiPollRequest{}
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -191,6 +198,7 @@ func (x *BidiPollRequest) String() string {
 func (*BidiPollRequest) ProtoMessage() {}
 
 func (x *BidiPollRequest) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -215,6 +223,7 @@ type BidiPollResponse struct {
 
 func (x *BidiPollResponse) Reset() {
 	*x = BidiPollResponse{}
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -227,6 +236,7 @@ func (x *BidiPollResponse) String() string {
 func (*BidiPollResponse) ProtoMessage() {}
 
 func (x *BidiPollResponse) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_bidi_proto_lazy()
 	mi := &file_aiserver_v1_bidi_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -260,10 +270,7 @@ const file_aiserver_v1_bidi_proto_rawDesc = "" +
 	"dataBinary\"\x14\n" +
 	"\x12BidiAppendResponse\"\x11\n" +
 	"\x0fBidiPollRequest\"\x12\n" +
-	"\x10BidiPollResponse2\\\n" +
-	"\vBidiService\x12M\n" +
-	"\n" +
-	"BidiAppend\x12\x1e.aiserver.v1.BidiAppendRequest\x1a\x1f.aiserver.v1.BidiAppendResponseB9Z7github.com/agentrun/agentrun/gen/aiserver/v1;aiserverv1b\x06proto3"
+	"\x10BidiPollResponseB9Z7github.com/agentrun/agentrun/gen/aiserver/v1;aiserverv1b\x06proto3"
 
 var (
 	file_aiserver_v1_bidi_proto_rawDescOnce sync.Once
@@ -287,16 +294,17 @@ var file_aiserver_v1_bidi_proto_goTypes = []any{
 }
 var file_aiserver_v1_bidi_proto_depIdxs = []int32{
 	0, // 0: aiserver.v1.BidiAppendRequest.request_id:type_name -> aiserver.v1.BidiRequestId
-	1, // 1: aiserver.v1.BidiService.BidiAppend:input_type -> aiserver.v1.BidiAppendRequest
-	2, // 2: aiserver.v1.BidiService.BidiAppend:output_type -> aiserver.v1.BidiAppendResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
 	1, // [1:1] is the sub-list for extension extendee
 	0, // [0:1] is the sub-list for field type_name
 }
 
-func init() { file_aiserver_v1_bidi_proto_init() }
+var file_aiserver_v1_bidi_proto_once sync.Once
+
+func file_aiserver_v1_bidi_proto_lazy() { file_aiserver_v1_bidi_proto_once.Do(file_aiserver_v1_bidi_proto_init) }
+
 func file_aiserver_v1_bidi_proto_init() {
 	if File_aiserver_v1_bidi_proto != nil {
 		return
@@ -309,7 +317,7 @@ func file_aiserver_v1_bidi_proto_init() {
 			NumEnums:      0,
 			NumMessages:   5,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   0,
 		},
 		GoTypes:           file_aiserver_v1_bidi_proto_goTypes,
 		DependencyIndexes: file_aiserver_v1_bidi_proto_depIdxs,

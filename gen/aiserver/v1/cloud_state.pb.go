@@ -73,10 +73,12 @@ func (x CloudAgentWorkflowStatus) String() string {
 }
 
 func (CloudAgentWorkflowStatus) Descriptor() protoreflect.EnumDescriptor {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return file_aiserver_v1_cloud_state_proto_enumTypes[0].Descriptor()
 }
 
 func (CloudAgentWorkflowStatus) Type() protoreflect.EnumType {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return &file_aiserver_v1_cloud_state_proto_enumTypes[0]
 }
 
@@ -211,10 +213,12 @@ func (x BackgroundComposerSource) String() string {
 }
 
 func (BackgroundComposerSource) Descriptor() protoreflect.EnumDescriptor {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return file_aiserver_v1_cloud_state_proto_enumTypes[1].Descriptor()
 }
 
 func (BackgroundComposerSource) Type() protoreflect.EnumType {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return &file_aiserver_v1_cloud_state_proto_enumTypes[1]
 }
 
@@ -257,10 +261,12 @@ func (x CloudAgentStatePersistedMetadata_PersistedMetadataVersion) String() stri
 }
 
 func (CloudAgentStatePersistedMetadata_PersistedMetadataVersion) Descriptor() protoreflect.EnumDescriptor {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return file_aiserver_v1_cloud_state_proto_enumTypes[2].Descriptor()
 }
 
 func (CloudAgentStatePersistedMetadata_PersistedMetadataVersion) Type() protoreflect.EnumType {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return &file_aiserver_v1_cloud_state_proto_enumTypes[2]
 }
 
@@ -309,10 +315,12 @@ func (x GrindModeConfig_Phase) String() string {
 }
 
 func (GrindModeConfig_Phase) Descriptor() protoreflect.EnumDescriptor {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return file_aiserver_v1_cloud_state_proto_enumTypes[3].Descriptor()
 }
 
 func (GrindModeConfig_Phase) Type() protoreflect.EnumType {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	return &file_aiserver_v1_cloud_state_proto_enumTypes[3]
 }
 
@@ -342,6 +350,7 @@ type CloudAgentStatePersistedMetadata struct {
 
 func (x *CloudAgentStatePersistedMetadata) Reset() {
 	*x = CloudAgentStatePersistedMetadata{}
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -354,6 +363,7 @@ func (x *CloudAgentStatePersistedMetadata) String() string {
 func (*CloudAgentStatePersistedMetadata) ProtoMessage() {}
 
 func (x *CloudAgentStatePersistedMetadata) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -469,6 +479,7 @@ type CloudAgentState struct {
 
 func (x *CloudAgentState) Reset() {
 	*x = CloudAgentState{}
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -481,6 +492,7 @@ func (x *CloudAgentState) String() string {
 func (*CloudAgentState) ProtoMessage() {}
 
 func (x *CloudAgentState) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -880,6 +892,7 @@ type CloudAgentErrorDetails struct {
 
 func (x *CloudAgentErrorDetails) Reset() {
 	*x = CloudAgentErrorDetails{}
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -892,6 +905,7 @@ func (x *CloudAgentErrorDetails) String() string {
 func (*CloudAgentErrorDetails) ProtoMessage() {}
 
 func (x *CloudAgentErrorDetails) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -949,6 +963,7 @@ type BackgroundComposerCommit struct {
 
 func (x *BackgroundComposerCommit) Reset() {
 	*x = BackgroundComposerCommit{}
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -961,6 +976,7 @@ func (x *BackgroundComposerCommit) String() string {
 func (*BackgroundComposerCommit) ProtoMessage() {}
 
 func (x *BackgroundComposerCommit) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1027,6 +1043,7 @@ type GrindModeConfig struct {
 
 func (x *GrindModeConfig) Reset() {
 	*x = GrindModeConfig{}
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -1039,6 +1056,7 @@ func (x *GrindModeConfig) String() string {
 func (*GrindModeConfig) ProtoMessage() {}
 
 func (x *GrindModeConfig) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_cloud_state_proto_lazy()
 	mi := &file_aiserver_v1_cloud_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1330,12 +1348,15 @@ var file_aiserver_v1_cloud_state_proto_depIdxs = []int32{
 	0,  // [0:17] is the sub-list for field type_name
 }
 
-func init() { file_aiserver_v1_cloud_state_proto_init() }
+var file_aiserver_v1_cloud_state_proto_once sync.Once
+
+func file_aiserver_v1_cloud_state_proto_lazy() { file_aiserver_v1_cloud_state_proto_once.Do(file_aiserver_v1_cloud_state_proto_init) }
+
 func file_aiserver_v1_cloud_state_proto_init() {
 	if File_aiserver_v1_cloud_state_proto != nil {
 		return
 	}
-	file_aiserver_v1_opaque_proto_init()
+	file_aiserver_v1_opaque_proto_lazy()
 	file_aiserver_v1_cloud_state_proto_msgTypes[1].OneofWrappers = []any{}
 	file_aiserver_v1_cloud_state_proto_msgTypes[2].OneofWrappers = []any{}
 	file_aiserver_v1_cloud_state_proto_msgTypes[4].OneofWrappers = []any{}

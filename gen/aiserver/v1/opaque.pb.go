@@ -30,6 +30,7 @@ type SynthesisSubagentConfig struct {
 
 func (x *SynthesisSubagentConfig) Reset() {
 	*x = SynthesisSubagentConfig{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -42,6 +43,7 @@ func (x *SynthesisSubagentConfig) String() string {
 func (*SynthesisSubagentConfig) ProtoMessage() {}
 
 func (x *SynthesisSubagentConfig) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -66,6 +68,7 @@ type WorkerCreation struct {
 
 func (x *WorkerCreation) Reset() {
 	*x = WorkerCreation{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -78,6 +81,7 @@ func (x *WorkerCreation) String() string {
 func (*WorkerCreation) ProtoMessage() {}
 
 func (x *WorkerCreation) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -102,6 +106,7 @@ type OptimizedDiffState struct {
 
 func (x *OptimizedDiffState) Reset() {
 	*x = OptimizedDiffState{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -114,6 +119,7 @@ func (x *OptimizedDiffState) String() string {
 func (*OptimizedDiffState) ProtoMessage() {}
 
 func (x *OptimizedDiffState) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -138,6 +144,7 @@ type CloudAgentStartupWarning struct {
 
 func (x *CloudAgentStartupWarning) Reset() {
 	*x = CloudAgentStartupWarning{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -150,6 +157,7 @@ func (x *CloudAgentStartupWarning) String() string {
 func (*CloudAgentStartupWarning) ProtoMessage() {}
 
 func (x *CloudAgentStartupWarning) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -174,6 +182,7 @@ type PrivateWorkspaceIdentifier struct {
 
 func (x *PrivateWorkspaceIdentifier) Reset() {
 	*x = PrivateWorkspaceIdentifier{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -186,6 +195,7 @@ func (x *PrivateWorkspaceIdentifier) String() string {
 func (*PrivateWorkspaceIdentifier) ProtoMessage() {}
 
 func (x *PrivateWorkspaceIdentifier) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -210,6 +220,7 @@ type ErrorDetails struct {
 
 func (x *ErrorDetails) Reset() {
 	*x = ErrorDetails{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -222,6 +233,7 @@ func (x *ErrorDetails) String() string {
 func (*ErrorDetails) ProtoMessage() {}
 
 func (x *ErrorDetails) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -246,6 +258,7 @@ type PreFetchedBlobFilter struct {
 
 func (x *PreFetchedBlobFilter) Reset() {
 	*x = PreFetchedBlobFilter{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -258,6 +271,7 @@ func (x *PreFetchedBlobFilter) String() string {
 func (*PreFetchedBlobFilter) ProtoMessage() {}
 
 func (x *PreFetchedBlobFilter) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -282,6 +296,7 @@ type CloudAgentRequestScope struct {
 
 func (x *CloudAgentRequestScope) Reset() {
 	*x = CloudAgentRequestScope{}
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -294,6 +309,7 @@ func (x *CloudAgentRequestScope) String() string {
 func (*CloudAgentRequestScope) ProtoMessage() {}
 
 func (x *CloudAgentRequestScope) ProtoReflect() protoreflect.Message {
+	file_aiserver_v1_opaque_proto_lazy()
 	mi := &file_aiserver_v1_opaque_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -355,7 +371,10 @@ var file_aiserver_v1_opaque_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for field type_name
 }
 
-func init() { file_aiserver_v1_opaque_proto_init() }
+var file_aiserver_v1_opaque_proto_once sync.Once
+
+func file_aiserver_v1_opaque_proto_lazy() { file_aiserver_v1_opaque_proto_once.Do(file_aiserver_v1_opaque_proto_init) }
+
 func file_aiserver_v1_opaque_proto_init() {
 	if File_aiserver_v1_opaque_proto != nil {
 		return

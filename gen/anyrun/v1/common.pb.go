@@ -71,10 +71,12 @@ func (x BlobStorageFormat) String() string {
 }
 
 func (BlobStorageFormat) Descriptor() protoreflect.EnumDescriptor {
+	file_anyrun_v1_common_proto_lazy()
 	return file_anyrun_v1_common_proto_enumTypes[0].Descriptor()
 }
 
 func (BlobStorageFormat) Type() protoreflect.EnumType {
+	file_anyrun_v1_common_proto_lazy()
 	return &file_anyrun_v1_common_proto_enumTypes[0]
 }
 
@@ -100,6 +102,7 @@ type ExternalSnapshot struct {
 
 func (x *ExternalSnapshot) Reset() {
 	*x = ExternalSnapshot{}
+	file_anyrun_v1_common_proto_lazy()
 	mi := &file_anyrun_v1_common_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -112,6 +115,7 @@ func (x *ExternalSnapshot) String() string {
 func (*ExternalSnapshot) ProtoMessage() {}
 
 func (x *ExternalSnapshot) ProtoReflect() protoreflect.Message {
+	file_anyrun_v1_common_proto_lazy()
 	mi := &file_anyrun_v1_common_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -168,6 +172,7 @@ type ImageMetadata struct {
 
 func (x *ImageMetadata) Reset() {
 	*x = ImageMetadata{}
+	file_anyrun_v1_common_proto_lazy()
 	mi := &file_anyrun_v1_common_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
@@ -180,6 +185,7 @@ func (x *ImageMetadata) String() string {
 func (*ImageMetadata) ProtoMessage() {}
 
 func (x *ImageMetadata) ProtoReflect() protoreflect.Message {
+	file_anyrun_v1_common_proto_lazy()
 	mi := &file_anyrun_v1_common_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -288,7 +294,10 @@ var file_anyrun_v1_common_proto_depIdxs = []int32{
 	0, // [0:3] is the sub-list for field type_name
 }
 
-func init() { file_anyrun_v1_common_proto_init() }
+var file_anyrun_v1_common_proto_once sync.Once
+
+func file_anyrun_v1_common_proto_lazy() { file_anyrun_v1_common_proto_once.Do(file_anyrun_v1_common_proto_init) }
+
 func file_anyrun_v1_common_proto_init() {
 	if File_anyrun_v1_common_proto != nil {
 		return
