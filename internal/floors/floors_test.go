@@ -118,9 +118,11 @@ var floorOf = map[string]int{
 	"blobstore/httpstore":           4,
 	"kv/kvhttp":                     5,
 
-	"blobstore/internal/pace": 1,
-	"blobstore/s3store":       4,
-	"internal/s3test":         1,
+	"blobstore/internal/pace":            1,
+	"blobstore/s3store":                  4,
+	"internal/s3test":                    1,
+	"conversation/pointers":              5,
+	"conversation/pointers/pointerstest": 5,
 
 	"cmd/agentrun/internal/anew":    7,
 	"cmd/agentrun/internal/chat":    7,
@@ -135,6 +137,7 @@ type arrow struct{ from, to string }
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
 	{"conversation", "conversation/internal/sidecar"}:                      "keeps what agent.v1 has no words for",
+	{"conversation/pointers/pointerstest", "conversation/pointers"}:        "the suite that every store of pointers passes",
 	{"cmd/agentrun/internal/chat", "cmd/agentrun/internal/runview"}:        "a chat shows runs",
 	{"gen/agent/v1/service", "gen/agent/v1"}:                               "the messages of the service",
 	{"gen/agent/v1/service", "gen/aiserver/v1"}:                            "the messages of the service",
