@@ -8,7 +8,9 @@
 //
 // Peers add fields and enum values every month. Both survive when a message is read,
 // changed and written: unknown fields are kept in the message, and enums are open.
-// The bytes of a message are not canonical: what was hashed is what is stored.
+// The bytes of a message are not canonical: what was hashed is what is stored. Maps are
+// written in any order unless proto.MarshalOptions says Deterministic. A string has to be
+// UTF-8: other text is neither written nor read.
 //
 // A message is registered when it, or another one of its .proto file, is used for the first
 // time, and not when the program starts: before that protoregistry does not find it.
