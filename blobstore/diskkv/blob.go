@@ -19,7 +19,7 @@ const blobPrefix = "agentKv:blob:"
 func blobKey(ref blobref.Ref) string { return blobPrefix + ref.Hex() }
 
 const (
-	selectValue = "SELECT octet_length(value), CASE WHEN octet_length(value) <= ? THEN value END FROM cursorDiskKV WHERE key = ? LIMIT 1"
+	selectValue = "SELECT octet_length(value), CASE WHEN octet_length(value) <= ? THEN value END FROM cursorDiskKV WHERE key = ?"
 	insertValue = "INSERT OR IGNORE INTO cursorDiskKV(key, value) VALUES(?, ?)"
 	updateValue = "UPDATE cursorDiskKV SET value = ? WHERE key = ?"
 	upsertValue = "INSERT INTO cursorDiskKV(key, value) VALUES(?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value"
@@ -33,13 +33,13 @@ func valueOf(ctx context.Context, c *conn, key string, limit int64) (value drive
 	err = c.query(ctx, func(v []driver.Value) error {
 		size, ok := v[0].(int64)
 		if !ok {
-			return nil // null
+			return errEnough // null
 		}
 		if size > limit {
 			return fmt.Errorf("%w: %d bytes; the limit is %d", blobstore.ErrTooLarge, size, limit)
 		}
 		found, value = true, v[1]
-		return nil
+		return errEnough // a row is all there is, and asking costs
 	}, selectValue, limit, key)
 	if err == nil && !found {
 		err = errNoValue
@@ -223,11 +223,36 @@ type Blob struct {
 // SetAll stores blobs in one transaction: all of them, or, with an error, none. It
 // costs less than as many calls of Set.
 func (s *Store) SetAll(ctx context.Context, blobs []Blob) error {
-	weight := 0
 	for _, b := range blobs {
 		if err := s.check(b.Ref, b.Data); err != nil {
 			return fmt.Errorf("storing %s in %s: %w", b.Ref, s.path, err)
 		}
+	}
+	return s.storeAll(ctx, blobs)
+}
+
+// PutAll is SetAll under the references of the content of each, which it returns.
+func (s *Store) PutAll(ctx context.Context, data [][]byte) ([]blobref.Ref, error) {
+	refs, blobs := make([]blobref.Ref, len(data)), make([]Blob, len(data))
+	for i, d := range data {
+		if int64(len(d)) > s.opts.MaxBytes {
+			return nil, fmt.Errorf("storing in %s: %w: %d bytes; the limit is %d", s.path, blobstore.ErrTooLarge, len(d), s.opts.MaxBytes)
+		}
+		refs[i] = blobref.Of(d)
+		blobs[i] = Blob{refs[i], d}
+	}
+	if err := s.storeAll(ctx, blobs); err != nil {
+		return nil, err
+	}
+	return refs, nil
+}
+
+func (s *Store) storeAll(ctx context.Context, blobs []Blob) error {
+	if len(blobs) == 0 {
+		return nil
+	}
+	weight := 0
+	for _, b := range blobs {
 		weight += len(b.Data)
 	}
 	err := s.write(ctx, weight, func(c *conn) error {

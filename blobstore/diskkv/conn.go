@@ -115,11 +115,16 @@ func (c *conn) query(ctx context.Context, row func(values []driver.Value) error,
 		case err != nil:
 			return describe(err)
 		}
-		if err := row(values); err != nil {
+		if err := row(values); err == errEnough {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
 }
+
+// errEnough ends a query before its last row.
+var errEnough = errors.New("enough rows")
 
 // ErrBusy means that other processes held the lock of the file for as long as
 // Options.BusyTimeout says. Nothing was stored; trying again is safe.

@@ -36,6 +36,7 @@ func TestStorePassesTheSuite(t *testing.T) {
 		"opaque":              {Mode: blobstore.Opaque},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			options := []storetest.Option{
 				storetest.Reopen(func(s blobstore.Store) blobstore.Store {
 					old := s.(*diskkv.Store)

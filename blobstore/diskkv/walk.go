@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -47,43 +48,40 @@ func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, erro
 // others, while the caller works.
 const page = 1000
 
-// row is one key of a listing.
-type row struct {
-	key  string
-	size int64 // of the value in bytes; -1 for null
-}
-
-// rows lists the keys from prefix on that begin with it, in their order.
-func (s *Store) rows(ctx context.Context, prefix string) iter.Seq2[row, error] {
-	return func(yield func(row, error) bool) {
+// rows yields columns of the keys that begin with prefix, in the order of the keys; the
+// first column is the key.
+func (s *Store) rows(ctx context.Context, prefix, columns string) iter.Seq2[[]driver.Value, error] {
+	text := "SELECT key" + columns + " FROM cursorDiskKV WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
+	return func(yield func([]driver.Value, error) bool) {
 		last := prefix
 		for {
-			var list []row
+			var list [][]driver.Value
 			err := s.read(ctx, func(_ *source, c *conn) error {
 				list = list[:0]
 				return c.query(ctx, func(v []driver.Value) error {
-					r := row{key: textOf(v[0]), size: -1}
-					if size, ok := v[1].(int64); ok {
-						r.size = size
-					}
-					list = append(list, r)
+					list = append(list, slices.Clone(v))
 					return nil
-				}, "SELECT key, octet_length(value) FROM cursorDiskKV WHERE key > ? AND key < ? ORDER BY key LIMIT ?", last, prefixEnd(prefix), int64(page))
+				}, text, last, prefixEnd(prefix), int64(page))
 			})
 			if errors.Is(err, errAbsent) {
 				return
 			}
 			if err != nil {
-				yield(row{}, err)
+				yield(nil, err)
 				return
 			}
 			for _, r := range list {
-				// In the order of a damaged index it would go on for ever.
-				if r.key <= last {
-					yield(row{}, fmt.Errorf("%w: the keys are not in their order", errDamaged))
+				key := textOf(r[0])
+				// In the order of a damaged index it might go on for ever.
+				if key <= last {
+					yield(nil, fmt.Errorf("%w: keys are not in their order", errDamaged))
 					return
 				}
-				last = r.key
+				if err := ctx.Err(); err != nil {
+					yield(nil, err)
+					return
+				}
+				last = key
 				if !yield(r, nil) {
 					return
 				}
@@ -105,23 +103,20 @@ func prefixEnd(prefix string) string {
 // passed over.
 func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 	return func(yield func(blobstore.Info, error) bool) {
-		for r, err := range s.rows(ctx, blobPrefix) {
+		for r, err := range s.rows(ctx, blobPrefix, ", octet_length(value)") {
 			if err != nil {
 				yield(blobstore.Info{}, fmt.Errorf("listing the blobs of %s: %w", s.path, err))
 				return
 			}
-			ref, err := blobref.ParseHex(r.key[len(blobPrefix):])
-			if err != nil || ref.IsZero() || r.size < 0 {
+			ref, err := blobref.ParseHex(textOf(r[0])[len(blobPrefix):])
+			size, ok := r[1].(int64)
+			if err != nil || ref.IsZero() || !ok {
 				continue
 			}
 			if ref == emptyRef && s.opts.Mode == blobstore.Verified {
-				r.size = 0
+				size = 0
 			}
-			if cerr := ctx.Err(); cerr != nil {
-				yield(blobstore.Info{}, fmt.Errorf("listing the blobs of %s: %w", s.path, cerr))
-				return
-			}
-			if !yield(blobstore.Info{Ref: ref, Size: r.size}, nil) {
+			if !yield(blobstore.Info{Ref: ref, Size: size}, nil) {
 				return
 			}
 		}
