@@ -1,5 +1,3 @@
-// Package blobstack_test measures the layers of blobs, each against the same work done
-// by hand.
 package blobstack_test
 
 import (
