@@ -144,6 +144,9 @@ func (s *Store) heal(ref blobref.Ref) {
 
 // cut leaves the first half of a new blob.
 func (s *Store) cut(ctx context.Context, ref blobref.Ref, data []byte, cause error) error {
+	if len(data) == 0 {
+		return cause // nothing can be cut off
+	}
 	if _, err := s.inner.Get(ctx, ref); err == nil || !errors.Is(err, blobstore.ErrNotFound) {
 		return cause
 	}

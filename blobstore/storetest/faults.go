@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,13 +70,7 @@ func RunFaults(t *testing.T, layer func(t *testing.T, inner blobstore.Store) blo
 		{"a call ends when its context ends", f.testHeldUp},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if s.realTime {
-				tt.run(t)
-			} else {
-				synctest.Test(t, tt.run)
-			}
-		})
+		t.Run(tt.name, tt.run)
 	}
 }
 
@@ -116,7 +111,21 @@ func (f *faultSuite) faults() []faultstore.Fault {
 	return all
 }
 
-func (f *faultSuite) testNoFault(t *testing.T) {
+// alone runs do in a bubble of its own, so that its layers are gone at its end.
+func (f *faultSuite) alone(t *testing.T, do func(t *testing.T)) {
+	t.Helper()
+	switch {
+	case t.Failed(): // one report is enough
+	case f.realTime:
+		t.Run("", do)
+	default:
+		synctest.Test(t, do)
+	}
+}
+
+func (f *faultSuite) testNoFault(t *testing.T) { f.alone(t, f.noFault) }
+
+func (f *faultSuite) noFault(t *testing.T) {
 	w := f.world(t, "no fault")
 	data := random(1000, 39)
 	for _, c := range faultCalls {
@@ -129,20 +138,30 @@ func (f *faultSuite) testNoFault(t *testing.T) {
 	w.recovers()
 }
 
+// stride is how many calls below are left out between two that fail: none with
+// AGENTRUN_TEST_ROUNDS, and else as many as let a suite take seconds.
+func stride() int {
+	switch {
+	case os.Getenv("AGENTRUN_TEST_ROUNDS") != "":
+		return 1
+	case testing.Short():
+		return 20
+	}
+	return 5
+}
+
 func (f *faultSuite) testEachCall(t *testing.T) {
-	for name, fault := range f.kinds() {
-		for n := 0; ; n++ {
-			w := f.world(t, fmt.Sprintf("%s at call %d below", name, n))
-			w.below.Plan(faultstore.At(n, fault))
-			w.script()
-			made := len(w.below.Calls())
-			w.recovers()
-			if n >= made {
-				break
-			}
-			if n > 30 && testing.Short() {
-				break
-			}
+	for i, name := range sortedKeys(f.kinds()) {
+		fault, step := f.kinds()[name], stride()
+		made := step // at least
+		for n := i % step; n < made && !t.Failed(); n += step {
+			f.alone(t, func(t *testing.T) {
+				w := f.world(t, fmt.Sprintf("%s at call %d below", name, n))
+				w.below.Plan(faultstore.At(n, fault))
+				w.script()
+				made = max(made, len(w.below.Calls()))
+				w.recovers()
+			})
 		}
 	}
 }
@@ -153,20 +172,26 @@ func (f *faultSuite) testRandom(t *testing.T) {
 		seeds = 5
 	}
 	for seed := range seeds {
-		rate := []float64{0.05, 0.3, 0.8}[seed%3]
-		w := f.world(t, fmt.Sprintf("seed %d, %v of all calls below fail", seed, rate))
-		w.below.Plan(faultstore.Seeded(seed, rate, f.faults()...))
-		choice := rand.New(rand.NewPCG(seed, 1))
-		for range 40 {
-			data := random([]int{0, 1, 1000, 70_000}[choice.IntN(4)], byte(41+choice.IntN(2)))
-			_ = faultCalls[choice.IntN(len(faultCalls))].do(w, t.Context(), data)
-		}
-		w.recovers()
+		f.alone(t, func(t *testing.T) { f.random(t, seed) })
 	}
 }
 
+func (f *faultSuite) random(t *testing.T, seed uint64) {
+	rate := []float64{0.05, 0.3, 0.8}[seed%3]
+	w := f.world(t, fmt.Sprintf("seed %d, %v of all calls below fail", seed, rate))
+	w.below.Plan(faultstore.Seeded(seed, rate, f.faults()...))
+	choice := rand.New(rand.NewPCG(seed, 1))
+	for range 40 {
+		data := random([]int{0, 1, 1000, 70_000}[choice.IntN(4)], byte(41+choice.IntN(2)))
+		_ = faultCalls[choice.IntN(len(faultCalls))].do(w, t.Context(), data)
+	}
+	w.recovers()
+}
+
 // testManyCallers gives each caller blobs of its own, and all of them the faults.
-func (f *faultSuite) testManyCallers(t *testing.T) {
+func (f *faultSuite) testManyCallers(t *testing.T) { f.alone(t, f.manyCallers) }
+
+func (f *faultSuite) manyCallers(t *testing.T) {
 	const callers = 8
 	w := f.world(t, "many callers")
 	w.below.Plan(faultstore.Seeded(50, 0.3, f.faults()...))
@@ -195,67 +220,80 @@ func (f *faultSuite) testManyCallers(t *testing.T) {
 
 func (f *faultSuite) testOutage(t *testing.T) {
 	for _, name := range sortedKeys(f.kinds()) {
-		w := f.world(t, name+" at every call below")
-		for _, c := range faultCalls[:3] {
-			_ = c.do(w, t.Context(), random(500, 43)) // before it begins
-		}
-		w.below.Plan(faultstore.Always(f.kinds()[name]))
-		for _, c := range faultCalls {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // of the bubble
-			_ = c.do(w, ctx, random(500, 43))
-			_ = c.do(w, ctx, random(600, 44))
-			cancel()
-		}
-		w.recovers()
+		f.alone(t, func(t *testing.T) { f.outage(t, name) })
 	}
+}
+
+func (f *faultSuite) outage(t *testing.T, name string) {
+	w := f.world(t, name+" at every call below")
+	for _, c := range faultCalls[:3] {
+		_ = c.do(w, t.Context(), random(500, 43)) // before it begins
+	}
+	w.below.Plan(faultstore.Always(f.kinds()[name]))
+	patience := 2 * time.Minute // of the bubble
+	if f.realTime {
+		patience = 50 * time.Millisecond
+	}
+	for _, c := range faultCalls {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_ = c.do(w, ctx, random(500, 43))
+		_ = c.do(w, ctx, random(600, 44))
+		cancel()
+	}
+	w.recovers()
 }
 
 func (f *faultSuite) testHeldUp(t *testing.T) {
 	for _, c := range faultCalls {
-		w := f.world(t, c.name)
-		data := random(5000, 45)
-		// Stored by another layer, so that this one has no copy of its own yet.
-		ref, other := w.id(data), f.layer(t, w.base)
-		if err := errors.Join(other.Set(t.Context(), ref, data), other.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
-		w.wrote("Set", ref, data, false, nil)
-
-		held, never := make(chan struct{}, 1), make(chan struct{})
-		w.below.Plan(func(faultstore.Call) faultstore.Fault {
-			select {
-			case held <- struct{}{}:
-			default:
-			}
-			return faultstore.Fault{Hold: never}
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			err := errors.New("the test failed")
-			defer func() { done <- err }()
-			if c.name == "Flush" {
-				_ = w.store.Set(ctx, w.id(random(700, 46)), random(700, 46)) // something to wait for
-			}
-			err = c.do(w, ctx, data)
-		}()
-		var err error
-		patience := time.Minute // of the machine, or of the bubble
-		select {
-		case <-held:
-			cancel()
-			select {
-			case err = <-done:
-			case <-time.After(patience):
-				close(never) // so that the test ends, too
-				t.Fatalf("%s goes on although its context ended", c.name)
-			}
-		case err = <-done:
-		}
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, blobstore.ErrUnsupported) && !errors.Is(err, blobstore.ErrNotLocal) {
-			t.Errorf("%s whose context ended = %v, want an error that matches context.Canceled", c.name, err)
-		}
-		cancel()
-		w.recovers()
+		f.alone(t, func(t *testing.T) { f.heldUp(t, c) })
 	}
+}
+
+func (f *faultSuite) heldUp(t *testing.T, c call) {
+	w := f.world(t, c.name)
+	data := random(5000, 45)
+	// Stored by another layer, so that this one has no copy of its own yet.
+	ref, other := w.id(data), f.layer(t, w.base)
+	if err := errors.Join(other.Set(t.Context(), ref, data), other.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	w.wrote("Set", ref, data, false, nil)
+
+	held, never := make(chan struct{}, 1), make(chan struct{})
+	w.below.Plan(func(faultstore.Call) faultstore.Fault {
+		select {
+		case held <- struct{}{}:
+		default:
+		}
+		return faultstore.Fault{Hold: never}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		err := errors.New("the test failed")
+		defer func() { done <- err }()
+		if c.name == "Flush" {
+			_ = w.store.Set(ctx, w.id(random(700, 46)), random(700, 46)) // something to wait for
+		}
+		err = c.do(w, ctx, data)
+	}()
+	var err error
+	patience := time.Minute // of the machine, or of the bubble
+	select {
+	case <-held:
+		cancel()
+		select {
+		case err = <-done:
+		case <-time.After(patience):
+			close(never) // so that the call ends with the test
+			t.Fatalf("%s goes on although its context ended", c.name)
+		}
+	case err = <-done:
+	}
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, blobstore.ErrUnsupported) && !errors.Is(err, blobstore.ErrNotLocal) {
+		t.Errorf("%s whose context ended = %v, want an error that matches context.Canceled", c.name, err)
+	}
+	cancel()
+	close(never)
+	w.recovers()
 }

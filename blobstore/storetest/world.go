@@ -209,6 +209,9 @@ func (w *world) flushed() {
 	w.t.Helper()
 	other := w.layer(w.t, w.base)
 	for ref, k := range w.known {
+		if k.localOnly && w.mode == blobstore.Opaque {
+			continue // there may be an older value
+		}
 		got, err := other.Get(w.t.Context(), ref)
 		if k.stored && !k.localOnly && err != nil {
 			w.fatalf("Flush said that all is done, but another layer over the same store has no %v: %v", ref, err)

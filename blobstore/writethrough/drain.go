@@ -1,0 +1,353 @@
+package writethrough
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/writethrough/internal/idlog"
+)
+
+const (
+	// pollOthers is how often a process that sends, or waits, looks at what others
+	// did with the queue. There is no event for it that all file systems have.
+	pollOthers = 250 * time.Millisecond
+
+	// pollSender is how often a process that does not send looks whether it may.
+	pollSender = time.Second
+
+	// firstPause and maxPause bound how long the remote is left alone after a
+	// failure. The pause doubles with each, and varies by a quarter, so that many
+	// machines do not come back at once.
+	firstPause = 200 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
+
+// drain sends what is queued until the context ends, and waits for what it began.
+func (s *Store) drain(ctx context.Context) {
+	d := &drain{Store: s, slots: make(chan struct{}, s.opts.Workers)}
+	defer d.flights.Wait()
+	for ctx.Err() == nil {
+		wait := pollSender
+		if d.maySend(ctx) {
+			wait = d.send(ctx)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-s.queue.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+type drain struct {
+	*Store
+	sends   bool
+	slots   chan struct{} // an element for each flight
+	flights sync.WaitGroup
+
+	mu    sync.Mutex
+	pause time.Duration // the last one; 0 after a success; guarded by mu
+	until time.Time     // when it is over; guarded by mu
+}
+
+// maySend reports whether this process is the one that sends.
+func (d *drain) maySend(ctx context.Context) bool {
+	if d.sends {
+		return true
+	}
+	ok, err := d.sender.TryLock()
+	if err != nil {
+		d.report(fmt.Errorf("finding out who sends: %w", err))
+	}
+	if !ok || err != nil {
+		return false
+	}
+	d.sends = true
+	// What another process parked may go from here.
+	if err := d.log.Update(ctx, d.queue.parkedRecords); err != nil && ctx.Err() == nil {
+		d.report(fmt.Errorf("reading the queue: %w", err))
+	}
+	return true
+}
+
+// send begins as many flights as it may and returns when to come back at the latest.
+func (d *drain) send(ctx context.Context) time.Duration {
+	if err := d.log.CatchUp(ctx); err != nil && ctx.Err() == nil {
+		d.report(fmt.Errorf("reading the queue: %w", err))
+	}
+	for {
+		if pause := d.paused(); pause > 0 {
+			return pause
+		}
+		select {
+		case d.slots <- struct{}{}:
+		default:
+			return pollOthers // a flight that lands wakes us
+		}
+		fctx, cancel := context.WithCancel(ctx)
+		f := d.queue.next(cancel)
+		if f == nil {
+			cancel()
+			<-d.slots
+			return pollOthers
+		}
+		d.flights.Go(func() {
+			defer cancel()
+			d.fly(ctx, fctx, f)
+			<-d.slots
+			d.queue.wakeUp()
+		})
+	}
+}
+
+func (d *drain) paused() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Until(d.until)
+}
+
+// failed lets the remote rest for a while.
+func (d *drain) failed(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if time.Until(d.until) > 0 {
+		return // a flight of the same failure
+	}
+	d.pause = min(max(2*d.pause, firstPause), maxPause)
+	rest := d.pause + time.Duration(rand.Int64N(int64(d.pause)/2)) - d.pause/4
+	d.until = time.Now().Add(max(rest, blobstore.RetryAfter(err)))
+}
+
+func (d *drain) worked() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pause, d.until = 0, time.Time{}
+}
+
+// fly sends one blob, within fctx, and writes down how it ended, within ctx.
+func (d *drain) fly(ctx, fctx context.Context, f *flight) {
+	err := d.deliver(fctx, f)
+	code, permanent := permanent(err)
+	switch {
+	case err == nil:
+		d.worked()
+		d.queue.failure(nil)
+		d.writeDown(ctx, f, idlog.Record{Kind: idlog.Done, Ref: f.ref})
+	case fctx.Err() != nil: // closed, or deleted meanwhile
+	case permanent:
+		d.report(err)
+		d.queue.refused(f, err)
+		d.writeDown(ctx, f, idlog.Record{Kind: idlog.Parked, Code: code, Ref: f.ref})
+	default:
+		d.failed(err)
+		d.queue.failure(err)
+		d.report(fmt.Errorf("%w (it stays queued)", err))
+	}
+	// Before the flight has landed, so that no other one of this blob is in the air.
+	if d.queue.deleted(f) {
+		d.undo(ctx, f.ref)
+	}
+	d.queue.landed(f)
+}
+
+func (d *drain) writeDown(ctx context.Context, f *flight, r idlog.Record) {
+	err := d.log.Update(ctx, func() []idlog.Record {
+		if !d.queue.current(f) {
+			return nil // it was stored or deleted again, and is sent again
+		}
+		return []idlog.Record{r}
+	})
+	if err != nil && ctx.Err() == nil {
+		d.failed(err)
+		d.report(fmt.Errorf("writing down that %s was sent (it will be asked for again): %w", f.ref, err))
+	}
+	if err := d.log.Compact(ctx); err != nil && ctx.Err() == nil {
+		d.report(fmt.Errorf("compacting the queue: %w", err))
+	}
+}
+
+// undo deletes from the remote what another process deleted while it was sent.
+func (d *drain) undo(ctx context.Context, ref blobref.Ref) {
+	err := blobstore.Delete(ctx, d.remote, ref)
+	if err != nil && !errors.Is(err, blobstore.ErrNotFound) {
+		d.report(fmt.Errorf("deleting %s from the remote store, where it arrived while it was deleted: %w", ref, err))
+	}
+}
+
+// deliver brings one blob to the remote.
+func (s *Store) deliver(ctx context.Context, f *flight) error {
+	if f.ask && s.remoteHas(ctx, f.ref) {
+		return nil
+	}
+	err := s.upload(ctx, f.ref)
+	if s.mode == blobstore.Verified && missing(err) {
+		// The local copy is gone or damaged. When the remote has the blob, it is
+		// healed from there, and has arrived as well.
+		if _, _, ferr := s.fetch(ctx, f.ref); ferr == nil {
+			return nil
+		} else if !missing(ferr) {
+			return fmt.Errorf("sending %s to the remote store: %w", f.ref, ferr)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("sending %s to the remote store: %w", f.ref, err)
+	}
+	return nil
+}
+
+// missing reports that a store has not the bytes of a blob, or not any more.
+func missing(err error) bool {
+	return errors.Is(err, blobstore.ErrNotFound) || errors.Is(err, blobstore.ErrCorrupt)
+}
+
+// remoteHas reports that the remote certainly has the blob, as far as it can be asked:
+// a write that was cut off there has another size.
+func (s *Store) remoteHas(ctx context.Context, ref blobref.Ref) bool {
+	if s.mode == blobstore.Opaque {
+		return false // it may have other bytes
+	}
+	there, err := blobstore.Stat(ctx, s.remote, ref)
+	if err != nil {
+		return false
+	}
+	here, err := blobstore.Stat(ctx, s.local, ref)
+	return err == nil && here.Size == there.Size
+}
+
+func (s *Store) upload(ctx context.Context, ref blobref.Ref) error {
+	if s.mode == blobstore.Verified {
+		if sent, err := s.uploadStream(ctx, ref); sent || err != nil {
+			return err
+		}
+	}
+	data, err := s.local.Get(ctx, ref)
+	if err != nil {
+		return err
+	}
+	return s.remote.Set(ctx, ref, data)
+}
+
+// uploadStream sends a large blob where both stores can stream. A stream is stored
+// under its hash, so it is for mode Verified alone.
+func (s *Store) uploadStream(ctx context.Context, ref blobref.Ref) (sent bool, err error) {
+	putter, canPut := s.remote.(blobstore.Putter)
+	opener, canOpen := s.local.(blobstore.Opener)
+	if !canPut || !canOpen {
+		return false, nil
+	}
+	if info, err := blobstore.Stat(ctx, s.local, ref); err != nil || info.Size <= s.opts.StreamOver {
+		return false, nil
+	}
+	b, err := opener.Open(ctx, ref)
+	if errors.Is(err, blobstore.ErrUnsupported) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer b.Close()
+	got, _, err := putter.Put(ctx, readerOf(ctx, b))
+	switch {
+	case errors.Is(err, blobstore.ErrUnsupported):
+		return false, nil
+	case err != nil:
+		return false, err
+	case got != ref:
+		return false, fmt.Errorf("%w: they are %s", blobstore.ErrCorrupt, got)
+	}
+	return true, nil
+}
+
+// readerOf hides all but Read, and ends when the context does.
+func readerOf(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
+
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// await waits for done. It looks at the queue meanwhile, for another process may be the
+// one that sends.
+func (s *Store) await(ctx context.Context, done <-chan struct{}) error {
+	ticker := time.NewTicker(pollOthers)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.ended:
+			return errClosed
+		case <-ticker.C:
+			if err := s.log.CatchUp(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+var errClosed = errors.New("the writethrough store was closed")
+
+// Reconcile queues every blob that the local store has and the remote has not, and
+// returns how many these are. It is for a queue that was damaged, or lost, and ends
+// ErrQueueDamaged. Nothing tells it which blobs came by SetLocal: they are sent too.
+// Both stores must be able to list or to describe blobs, else the error matches
+// blobstore.ErrUnsupported.
+func (s *Store) Reconcile(ctx context.Context) (int, error) {
+	if err := s.log.CatchUp(ctx); err != nil {
+		return 0, fmt.Errorf("comparing the stores: %w", err)
+	}
+	n := 0
+	for info, err := range blobstore.Walk(ctx, s.local) {
+		if err != nil {
+			return n, fmt.Errorf("comparing the stores: %w", err)
+		}
+		if s.mode == blobstore.Verified && s.remoteHas(ctx, info.Ref) {
+			continue
+		}
+		if err := s.enqueue(ctx, info.Ref); err != nil {
+			return n, fmt.Errorf("comparing the stores: %w", err)
+		}
+		n++
+	}
+	err := s.log.Update(ctx, func() []idlog.Record { return []idlog.Record{{Kind: idlog.Reconciled}} })
+	if err != nil {
+		return n, fmt.Errorf("comparing the stores: %w", err)
+	}
+	return n, nil
+}
+
+// Queued returns how many blobs wait for the remote, those that cannot go included.
+func (s *Store) Queued() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return len(s.queue.pending)
+}
+
+// bytesBlob is a blob in memory.
+type bytesBlob struct{ *bytes.Reader }
+
+func (bytesBlob) Close() error { return nil }
+
+// WriteTo copies: that of bytes.Reader hands out its slice.
+func (b bytesBlob) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{b.Reader})
+}
