@@ -189,7 +189,7 @@ func gaps(text string) {
 			first, _ := strconv.Atoi(from)
 			last, _ := strconv.Atoi(to)
 			for n := first; n <= last; n++ {
-				for _, one := range both(name) {
+				for _, one := range fullNames(name) {
 					// Read where they are there, and so no gap.
 					if strings.HasSuffix(one, ".ConversationStateStructure") && n == 2 || strings.HasSuffix(one, ".ToolCall") && (n == 26 || n == 27) {
 						continue
@@ -201,7 +201,8 @@ func gaps(text string) {
 	}
 }
 
-func both(name string) []string {
+// fullNames gives the names behind one of a paragraph of gaps.
+func fullNames(name string) []string {
 	if a, ok := strings.CutSuffix(name, "Query/Response"); ok {
 		return []string{"agent.v1." + a + "Query", "agent.v1." + a + "Response"}
 	}

@@ -156,7 +156,7 @@ type UserMessage struct {
 	TryUseBestOfNPromotion *bool                  `protobuf:"varint,7,opt,name=try_use_best_of_n_promotion,json=tryUseBestOfNPromotion,proto3,oneof" json:"try_use_best_of_n_promotion,omitempty"`
 	RichText               *string                `protobuf:"bytes,8,opt,name=rich_text,json=richText,proto3,oneof" json:"rich_text,omitempty"`
 	SimulatedMsgReason     *SimulatedMsgReason    `protobuf:"varint,9,opt,name=simulated_msg_reason,json=simulatedMsgReason,proto3,enum=agent.v1.SimulatedMsgReason,oneof" json:"simulated_msg_reason,omitempty"` // 3.10.20
-	// Id of the ConversationStateStructure before this message.
+	// Id of a ConversationStateStructure.
 	ConversationStateBlobId  []byte                                `protobuf:"bytes,10,opt,name=conversation_state_blob_id,json=conversationStateBlobId,proto3" json:"conversation_state_blob_id,omitempty"`        // 3.10.20
 	SubagentSystemReminder   *string                               `protobuf:"bytes,11,opt,name=subagent_system_reminder,json=subagentSystemReminder,proto3,oneof" json:"subagent_system_reminder,omitempty"`       // 3.10.20
 	TriggeringUserInfo       *TriggeringUserInfo                   `protobuf:"bytes,13,opt,name=triggering_user_info,json=triggeringUserInfo,proto3,oneof" json:"triggering_user_info,omitempty"`                   // 3.10.20
