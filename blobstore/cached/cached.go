@@ -22,12 +22,12 @@
 //   - What other processes, or calls past the cache, delete below stays in
 //     the cache until it is evicted; what they replace in an Opaque store too.
 //   - Open and GetRange are served from a blob that is kept and are forwarded
-//     otherwise, without keeping anything. Put is forwarded. What the store
-//     below cannot do is blobstore.ErrUnsupported here, hit or not. Stat and Walk
-//     are found below by blobstore.As.
+//     otherwise, without keeping anything. Put and SetStream are forwarded. What
+//     the store below cannot do is blobstore.ErrUnsupported here, hit or not. Stat
+//     and Walk are found below by blobstore.As.
 //
 // To an observer it is the layer cached: Get, Open and GetRange are get_blob, Set,
-// PutBytes and Put are set_blob. Each get_blob counts in the counter
+// PutBytes, Put and SetStream are set_blob. Each get_blob counts in the counter
 // agent_kv.cached.get_blob.results: cache_type is hit when it was served from
 // memory, absent when there is no such blob, as far as memory or the store below
 // knew, and miss otherwise.
@@ -82,13 +82,14 @@ type Store struct {
 }
 
 var (
-	_ blobstore.Store       = (*Store)(nil)
-	_ blobstore.Deleter     = (*Store)(nil)
-	_ blobstore.Opener      = (*Store)(nil)
-	_ blobstore.RangeReader = (*Store)(nil)
-	_ blobstore.Putter      = (*Store)(nil)
-	_ blobstore.BytesPutter = (*Store)(nil)
-	_ blobstore.Unwrapper   = (*Store)(nil)
+	_ blobstore.Store        = (*Store)(nil)
+	_ blobstore.Deleter      = (*Store)(nil)
+	_ blobstore.Opener       = (*Store)(nil)
+	_ blobstore.RangeReader  = (*Store)(nil)
+	_ blobstore.Putter       = (*Store)(nil)
+	_ blobstore.StreamSetter = (*Store)(nil)
+	_ blobstore.BytesPutter  = (*Store)(nil)
+	_ blobstore.Unwrapper    = (*Store)(nil)
 )
 
 // New returns a cache in front of inner. Its mode is that of inner.
@@ -254,6 +255,16 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (ref blobref.Ref, n int64,
 	}
 	s.endWrite(w, ref, nil)
 	return ref, n, err
+}
+
+// SetStream stores a stream below under ref and keeps nothing of it.
+func (s *Store) SetStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) (err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	w := s.beginWrite(!s.verified)
+	err = blobstore.SetStream(ctx, s.inner, ref, r, size)
+	s.endWrite(w, ref, nil)
+	return err
 }
 
 // Delete removes the blob below and here.

@@ -357,6 +357,13 @@ func TestAFetchThatAWriteOvertookIsNotKept(t *testing.T) {
 				func(c *cached.Store) { want(t, c, id, []byte("old")) },
 			},
 			{
+				"SetStream", blobstore.Opaque,
+				func(c *cached.Store) error {
+					return c.SetStream(t.Context(), id, bytes.NewReader([]byte("new")), 3)
+				},
+				func(c *cached.Store) { want(t, c, id, []byte("new")) },
+			},
+			{
 				"Put that fails", blobstore.Opaque,
 				func(c *cached.Store) error {
 					if _, _, err := c.Put(t.Context(), io.MultiReader(bytes.NewReader([]byte("old")), failing{})); err == nil {

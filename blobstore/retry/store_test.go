@@ -49,13 +49,9 @@ func TestStacks(t *testing.T) {
 }
 
 func TestFaultsBelow(t *testing.T) {
-	for i, tt := range stacks {
-		if i >= 2 && testing.Short() {
-			continue // alone it has been
-		}
-		t.Run(tt.name, func(t *testing.T) {
-			t.Run("verified", func(t *testing.T) { storetest.RunFaults(t, tt.layer, storetest.TrustsBelow()) })
-			t.Run("opaque", func(t *testing.T) { storetest.RunFaults(t, tt.layer, storetest.Opaque()) })
-		})
+	verified := []storetest.Option{storetest.TrustsBelow()}
+	opaque := []storetest.Option{storetest.Opaque()}
+	for i, opts := range [][]storetest.Option{verified, verified, verified, opaque} {
+		t.Run(stacks[i].name, func(t *testing.T) { storetest.RunFaults(t, stacks[i].layer, opts...) })
 	}
 }

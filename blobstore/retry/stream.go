@@ -60,6 +60,15 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (ref blobref.Ref, n int64,
 	return ref, n, nil
 }
 
+// SetStream stores the size bytes that r yields under ref.
+func (s *Store) SetStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) (err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	return s.stream(ctx, call{"storing", ref}, r, func(ctx context.Context, r io.Reader) error {
+		return blobstore.SetStream(ctx, s.inner, ref, r, size)
+	})
+}
+
 // stream has what r yields stored, again from where r stood where that is
 // possible.
 func (s *Store) stream(ctx context.Context, c call, r io.Reader, store func(context.Context, io.Reader) error) error {

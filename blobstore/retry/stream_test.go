@@ -37,6 +37,38 @@ func TestAStreamIsStoredAgainFromWhereItsReaderStood(t *testing.T) {
 	})
 }
 
+func TestAStreamUnderAGivenIdIsStoredAgainToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &flakySetStream{Store: memory.New(blobstore.Opaque), failures: 2}
+		id := blobref.Of([]byte("id"))
+		s := retry.New(inner, retry.Policy{})
+		if err := s.SetStream(t.Context(), id, strings.NewReader("ciphertext"), 10); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := s.Get(t.Context(), id); err != nil || string(data) != "ciphertext" {
+			t.Errorf("Get = %q, %v", data, err)
+		}
+		if inner.failures != 0 {
+			t.Errorf("%d more failures were to come", inner.failures)
+		}
+	})
+}
+
+// flakySetStream reads a part of a stream and fails, a few times.
+type flakySetStream struct {
+	*memory.Store
+	failures int
+}
+
+func (s *flakySetStream) SetStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) error {
+	if s.failures > 0 {
+		s.failures--
+		_, _ = io.CopyN(io.Discard, r, size/2)
+		return faultstore.ErrInjected
+	}
+	return s.Store.SetStream(ctx, ref, r, size)
+}
+
 // pipe reads like a pipe: without a way back.
 type pipe struct{ io.Reader }
 

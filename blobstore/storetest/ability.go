@@ -52,6 +52,8 @@ func able[T any](t *testing.T, store blobstore.Store) (T, bool) {
 	case *blobstore.Putter:
 		// A reader that fails at once leaves nothing behind.
 		_, _, err = blobstore.PutStream(t.Context(), store, iotest.ErrReader(errors.New("asked only")))
+	case *blobstore.StreamSetter:
+		err = blobstore.SetStream(t.Context(), store, absent, iotest.ErrReader(errors.New("asked only")), 1)
 	}
 	return ability, !errors.Is(err, blobstore.ErrUnsupported)
 }
@@ -315,6 +317,7 @@ func (s *suite) testForwarding(t *testing.T) {
 	forwards[blobstore.RangeReader](t, store, u.Unwrap())
 	forwards[blobstore.Putter](t, store, u.Unwrap())
 	forwards[blobstore.BytesPutter](t, store, u.Unwrap())
+	forwards[blobstore.StreamSetter](t, store, u.Unwrap())
 }
 
 func forwards[T any](t *testing.T, layer, inner blobstore.Store) {

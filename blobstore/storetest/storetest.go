@@ -112,6 +112,7 @@ func Run(t *testing.T, open func() blobstore.Store, opts ...Option) {
 		{"GetRange reads parts", s.testGetRange},
 		{"Put hashes a stream", s.testPut},
 		{"PutBytes hashes bytes", s.testPutBytes},
+		{"SetStream stores a stream", s.testSetStream},
 		{"a layer forwards what is below it", s.testForwarding},
 	}
 	for _, tt := range tests {
