@@ -173,6 +173,10 @@ func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
 func (s *Store) delete(ctx context.Context, ref blobref.Ref) error {
 	deleted := false
 	err := s.at(ctx, ref, func(id blobref.Ref) error {
+		if err := s.writing.acquire(ctx, id); err != nil {
+			return err
+		}
+		defer s.writing.release(id) // Rotate would bring it back
 		err := blobstore.Delete(ctx, s.inner, id)
 		if err == nil {
 			deleted = true

@@ -182,8 +182,9 @@ func (s *Store) storeStream(ctx context.Context, ref blobref.Ref, r io.Reader, s
 	if verify {
 		sealed.hash, sealed.mismatch = sha256.New(), mismatch
 	}
-	defer s.lockWriting(id)()
-	err = blobstore.SetStream(ctx, s.inner, id, sealed, sealed.sealedSize())
+	err = s.exclusively(ctx, id, func() error {
+		return blobstore.SetStream(ctx, s.inner, id, sealed, sealed.sealedSize())
+	})
 	if sealed.failed != nil {
 		return sealed.failed // which the store below may have put in other words
 	}

@@ -63,15 +63,17 @@ func (s *Store) look(ctx context.Context) (*state, error) {
 	if st := s.state.Load(); st != nil {
 		return st, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.marker.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer s.marker.release()
 	if st := s.state.Load(); st != nil {
 		return st, nil
 	}
 	return s.lookAgain(ctx)
 }
 
-// lookAgain reads the marker. s.mu is held.
+// lookAgain reads the marker. s.marker is held.
 func (s *Store) lookAgain(ctx context.Context) (*state, error) {
 	m, err := s.readMarker(ctx)
 	if err != nil {
@@ -94,8 +96,10 @@ func (s *Store) lookAnew(ctx context.Context, old *state) (*state, error) {
 	if time.Since(old.looked) < relook {
 		return nil, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.marker.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer s.marker.release()
 	st := s.state.Load()
 	if st == nil || st == old {
 		var err error
@@ -120,8 +124,10 @@ func (s *Store) ready(ctx context.Context) (*state, error) {
 	if st := s.state.Load(); s.good(st) {
 		return st, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.marker.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer s.marker.release()
 	if st := s.state.Load(); s.good(st) {
 		return st, nil
 	}

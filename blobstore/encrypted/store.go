@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -66,10 +65,12 @@ type Store struct {
 	opts     Options
 	chunkLog byte
 
-	state atomic.Pointer[state]
-	mu    sync.Mutex // held while the marker is read or written
+	state  atomic.Pointer[state]
+	marker lock // held while the marker is read or written
 
-	writing [64]sync.Mutex // by the first byte of the id: see Rotate
+	// writing is held for an id while a blob is stored under it in mode Opaque, in
+	// which Rotate might put what it has read in the place of what is newer.
+	writing idLocks
 }
 
 var (
@@ -122,7 +123,7 @@ func newStore(inner blobstore.Store, keys *Keyring, opts Options) (*Store, error
 	if err := opts.KDF.validate(); err != nil {
 		return nil, err
 	}
-	return &Store{inner: inner, keys: keys, opts: opts, chunkLog: byte(chunkLog)}, nil
+	return &Store{inner: inner, keys: keys, opts: opts, chunkLog: byte(chunkLog), marker: newLock()}, nil
 }
 
 // IsEncrypted reports whether data begins like what this package writes in its own
@@ -291,14 +292,8 @@ func (s *Store) store(ctx context.Context, ref blobref.Ref, data []byte, set set
 	if err != nil {
 		return err
 	}
-	var sealed []byte
-	if s.opts.Form == Seed && !st.ids.keyed {
-		sealed = s.keys.sealSeed(data)
-	} else {
-		sealed = s.sealOwn(st, ref, data)
-	}
-	defer s.lockWriting(id)()
-	return set(ctx, id, sealed)
+	sealed := s.seal(st, ref, data)
+	return s.exclusively(ctx, id, func() error { return set(ctx, id, sealed) })
 }
 
 // target returns under which id of the store below a blob is stored.
@@ -317,7 +312,11 @@ func (s *Store) target(ctx context.Context, ref blobref.Ref) (*state, blobref.Re
 	return st, ids[0], nil
 }
 
-func (s *Store) sealOwn(st *state, ref blobref.Ref, data []byte) []byte {
+// seal encrypts data in the form that is written.
+func (s *Store) seal(st *state, ref blobref.Ref, data []byte) []byte {
+	if s.opts.Form == Seed && !st.ids.keyed {
+		return s.keys.sealSeed(data)
+	}
 	size := int64(len(data))
 	room := body{size: size, chunk: 1 << s.chunkLog}
 	sealed := make([]byte, headerSize, room.sealedSize())
@@ -336,10 +335,15 @@ func (s *Store) flags() byte {
 	return 0
 }
 
-// lockWriting keeps Rotate and those who store a blob apart, for one id, within this
-// process.
-func (s *Store) lockWriting(id blobref.Ref) (unlock func()) {
-	mu := &s.writing[id.Sum()[0]%64]
-	mu.Lock()
-	return mu.Unlock
+// exclusively runs do while nobody else in this process stores under id, where that
+// matters.
+func (s *Store) exclusively(ctx context.Context, id blobref.Ref, do func() error) error {
+	if s.opts.Mode == blobstore.Verified {
+		return do()
+	}
+	if err := s.writing.acquire(ctx, id); err != nil {
+		return err
+	}
+	defer s.writing.release(id)
+	return do()
 }

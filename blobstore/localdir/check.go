@@ -44,6 +44,9 @@ func (s *Store) check(ctx context.Context, ref blobref.Ref) (int64, error) {
 	good, err := verify(ctx, f, id.Size, ref)
 	if err == nil && !good && s.opts.Mode == blobstore.Verified {
 		err = blobstore.ErrCorrupt
+		if isEncrypted(f) {
+			err = blobstore.ErrEncrypted
+		}
 	}
 	return id.Size, err
 }

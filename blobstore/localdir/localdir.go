@@ -19,7 +19,8 @@
 //     whose bytes changed is blobstore.ErrCorrupt; its file is moved to
 //     .corrupt/<hex> inside the directory, where the latest such file is kept,
 //     and storing the right bytes again heals it. Where the file cannot be moved
-//     (a read-only home) it is reported all the same.
+//     (a read-only home) it is reported all the same. What begins like ciphertext of
+//     package encrypted is blobstore.ErrEncrypted and stays where it is.
 //   - Nothing but a regular file is ever opened under a blob's name: a symbolic
 //     link, FIFO, device or directory there is an error that names it.
 //

@@ -27,6 +27,9 @@ func (s *Store) checkMode() error {
 	marked := err == nil
 	switch s.opts.Mode {
 	case blobstore.Verified:
+		if marked && s.isEncrypted() {
+			return fmt.Errorf("%w: %w", blobstore.ErrMode, blobstore.ErrEncrypted)
+		}
 		if marked {
 			return fmt.Errorf("%w: it holds opaque blobs (%s says so), whose bytes do not hash to their names", blobstore.ErrMode, marker)
 		}
@@ -35,6 +38,16 @@ func (s *Store) checkMode() error {
 		return s.checkOpaque(marked)
 	}
 	return fmt.Errorf("%w: %v", blobstore.ErrMode, s.opts.Mode)
+}
+
+// isEncrypted reports whether the marker of package encrypted is in the directory.
+func (s *Store) isEncrypted() bool {
+	for _, id := range blobstore.EncryptionMarkers() {
+		if _, err := s.fsys.Lstat(s.path(id)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Store) checkOpaque(marked bool) error {

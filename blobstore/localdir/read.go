@@ -211,6 +211,8 @@ func (s *Store) tryOpen(ctx context.Context, ref blobref.Ref, good judge) (durab
 		return nil, 0, err
 	case s.opts.Mode == blobstore.Opaque:
 		return nil, 0, errChanged
+	case isEncrypted(f):
+		return nil, 0, blobstore.ErrEncrypted
 	}
 	if err := s.setAside(ctx, ref, f); err != nil {
 		return nil, 0, err
@@ -224,6 +226,14 @@ func hint(err error) error {
 		return fmt.Errorf("%w; somebody else put it there: remove it", err)
 	}
 	return err
+}
+
+// isEncrypted reports whether f, which is not what its name says, is ciphertext that got
+// into the wrong directory: it is no damage, and stays where it is.
+func isEncrypted(f io.ReaderAt) bool {
+	begin := make([]byte, len(blobstore.EncryptedMagic))
+	n, err := readFullAt(f, begin, 0)
+	return err == nil && blobstore.IsEncrypted(begin[:n])
 }
 
 func regular(id durable.Identity) bool { return id.Mode&syscall.S_IFMT == syscall.S_IFREG }
