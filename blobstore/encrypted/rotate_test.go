@@ -201,3 +201,23 @@ func TestRotateBesideReadersAndWriters(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatWasStoredAgainSinceIsNotReplacedByWhatWasThereBefore(t *testing.T) {
+	below := memory.New(blobstore.Opaque)
+	opts := encrypted.Options{Mode: blobstore.Opaque}
+	id := blobref.Of([]byte("an id"))
+	if err := open(t, below, ring(t, "pass"), opts).Set(t.Context(), id, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	opts.KeyedIDs = true
+	s := open(t, below, ring(t, "pass"), opts)
+	if err := s.Set(t.Context(), id, []byte("since")); err != nil { // under its keyed id
+		t.Fatal(err)
+	}
+	if _, err := s.Rotate(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Get(t.Context(), id); err != nil || string(got) != "since" {
+		t.Errorf("Get = %q, %v", got, err)
+	}
+}
