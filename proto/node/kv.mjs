@@ -9,8 +9,9 @@
 // each at once, and writes what is answered in the order in which it comes, {"id", "data"},
 // {"id", "absent": true}, {"id", "set": true}, each with an "error" if there was one. It
 // ends its half of the stream with its input. serve listens on a port of 127.0.0.1 that it
-// writes as its first line, speaks HTTP/2 in the clear, and ends with its input. What is
-// set under an id that is not the SHA-256 of the bytes is an error.
+// writes as its first line, speaks HTTP/2 in the clear, and ends with its input; below
+// each path /NUMBER is another store. What is set under an id that is not the SHA-256 of the
+// bytes is an error.
 import { createRequire } from "node:module";
 import { createHash } from "node:crypto";
 import { createServer } from "node:http2";
@@ -59,7 +60,8 @@ async function ask(protocol, baseUrl) {
 	}
 }
 
-function serve() {
+// served is the service over a store of its own.
+function served() {
 	const store = new Map();
 	const answer = message => {
 		const { blobId, blobData } = message.value;
@@ -68,14 +70,25 @@ function serve() {
 		if (right) store.set(hex(blobId), blobData);
 		return { case: "setBlobResult", value: right ? {} : { error: { message: "the bytes do not hash to the id" } } };
 	};
-	const routes = router => router.service(KvService, {
-		async *serve(requests) {
-			for await (const { id, message } of requests) {
-				yield create(kv.KvClientMessageSchema, { id, message: answer(message) });
-			}
-		},
+	return node.connectNodeAdapter({
+		routes: router => router.service(KvService, {
+			async *serve(requests) {
+				for await (const { id, message } of requests) {
+					yield create(kv.KvClientMessageSchema, { id, message: answer(message) });
+				}
+			},
+		}),
 	});
-	const server = createServer(node.connectNodeAdapter({ routes }));
+}
+
+function serve() {
+	const stores = new Map();
+	const server = createServer((request, response) => {
+		const [, prefix, path] = /^((?:\/\d+)?)(\/.*)$/.exec(request.url);
+		if (!stores.has(prefix)) stores.set(prefix, served());
+		request.url = path;
+		stores.get(prefix)(request, response);
+	});
 	server.listen(0, "127.0.0.1", () => process.stdout.write(`127.0.0.1:${server.address().port}\n`));
 	process.stdin.on("end", () => process.exit()).resume();
 }
