@@ -125,6 +125,8 @@ var floorOf = map[string]int{
 	"blobstore/s3store":                  4,
 	"internal/s3test":                    1,
 	"conversation/pointers":              5,
+	"conversation/action":                5,
+	"conversation/handler":               5,
 	"conversation/pointers/pointerstest": 5,
 
 	"cmd/agentrun/internal/anew":    7,
@@ -139,6 +141,7 @@ type arrow struct{ from, to string }
 
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
+	{"conversation/handler", "conversation/pointers"}:                      "where a checkpoint is noted",
 	{"conversation", "conversation/internal/sidecar"}:                      "keeps what agent.v1 has no words for",
 	{"conversation/pointers/pointerstest", "conversation/pointers"}:        "the suite that every store of pointers passes",
 	{"cmd/agentrun/internal/chat", "cmd/agentrun/internal/runview"}:        "a chat shows runs",
