@@ -120,7 +120,7 @@ func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
 		return err
 	}
 	defer unlock()
-	s.fetchs.outdate(ref)
+	defer s.fetchs.outdate(ref) // also what began to be fetched after this call began
 
 	var waited bool
 	err = s.log.Update(ctx, func() []idlog.Record {

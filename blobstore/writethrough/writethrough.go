@@ -219,7 +219,7 @@ func (s *Store) setAndQueue(ctx context.Context, ref blobref.Ref, data []byte) e
 		return err
 	}
 	defer unlock()
-	s.fetchs.outdate(ref)
+	defer s.fetchs.outdate(ref) // also what began to be fetched after this call began
 	if err := s.local.Set(ctx, ref, data); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) erro
 		return err
 	}
 	defer unlock()
-	s.fetchs.outdate(ref)
+	defer s.fetchs.outdate(ref) // also what began to be fetched after this call began
 	return s.local.SetLocal(ctx, ref, data)
 }
 
