@@ -2,7 +2,9 @@ package proto_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -97,6 +99,28 @@ func TestFieldsThatNobodyKnowsSurviveAChange(t *testing.T) {
 			rt.Errorf("%s is\n%v\nwant\n%v", s, again, m)
 		}
 	})
+}
+
+// TestNpmKeepsWhatItDoesNotKnow: peers that read and write a state keep what only agentrun
+// has in it, at least those with protobuf-es and its defaults.
+func TestNpmKeepsWhatItDoesNotKnow(t *testing.T) {
+	own := protowire.AppendBytes(protowire.AppendTag(nil, 100001, protowire.BytesType), []byte("only here"))
+	var lines []byte
+	var want []sample
+	for _, s := range recorded(t) {
+		s.bytes = append(slices.Clone(s.bytes), own...)
+		lines = append(lines, (s.String() + " " + hex.EncodeToString(s.bytes) + "\n")...)
+		want = append(want, s)
+	}
+	got := samples(t, string(wire(t, lines, "keep", "gen")))
+	if len(got) != len(want) {
+		t.Fatalf("%d messages came back of %d", len(got), len(want))
+	}
+	for i, s := range got {
+		if got, want := s.decode(t), want[i].decode(t); !proto.Equal(got, want) {
+			t.Errorf("%s came back as\n%v\nwant\n%v", s, got, want)
+		}
+	}
 }
 
 // TestAnActionOfSubagentsIsKept: number 9 of ConversationAction was the completion of a

@@ -3,10 +3,11 @@
 //   node wire.mjs make TABLE    writes lines "message/variant hex", with protobufjs
 //   node wire.mjs echo TABLE    reads such lines, decodes and encodes each, with protobufjs
 //   node wire.mjs echo gen      the same with @bufbuild/protobuf and what protoc-gen-es made
+//   node wire.mjs keep gen      the same, and fields that nobody knows stay, as is its default
 //
 // The working directory is a folder that prepare made. protobufjs gets its types from the
-// table, and so knows nothing of the .proto files. Both runtimes leave out fields that
-// they do not know, so that a number or a type that differs is seen as a loss.
+// table, and so knows nothing of the .proto files. With echo, both runtimes leave out fields
+// that they do not know, so that a number or a type that differs is seen as a loss.
 import { createRequire } from "node:module";
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -146,7 +147,7 @@ async function generated(dir) {
 	return (name, bytes) => {
 		const desc = registry.getMessage(name);
 		if (!desc) throw new Error(`protoc-gen-es made no ${name}`);
-		return toBinary(desc, fromBinary(desc, bytes, { readUnknownFields: false }));
+		return toBinary(desc, fromBinary(desc, bytes, { readUnknownFields: verb === "keep" }));
 	};
 }
 
@@ -168,6 +169,6 @@ async function echo(source) {
 }
 
 if (verb === "make") make(table(source));
-else if (verb === "echo") await echo(source);
-else throw new Error("make or echo");
+else if (verb === "echo" || verb === "keep") await echo(source);
+else throw new Error("make, echo or keep");
 process.stdout.write(out.join(""));
