@@ -121,13 +121,15 @@ var floorOf = map[string]int{
 	"blobstore/httpstore":           4,
 	"kv/kvhttp":                     5,
 
-	"blobstore/internal/pace":            1,
-	"blobstore/s3store":                  4,
-	"internal/s3test":                    1,
-	"conversation/pointers":              5,
-	"conversation/action":                5,
-	"conversation/handler":               5,
-	"conversation/pointers/pointerstest": 5,
+	"blobstore/internal/pace":              1,
+	"blobstore/s3store":                    4,
+	"internal/s3test":                      1,
+	"conversation/pointers":                5,
+	"conversation/pointers/diskkvpointers": 5,
+	"conversation/pointers/s3pointers":     5,
+	"conversation/action":                  5,
+	"conversation/handler":                 5,
+	"conversation/pointers/pointerstest":   5,
 
 	"cmd/agentrun/internal/anew":    7,
 	"cmd/agentrun/internal/chat":    7,
@@ -141,6 +143,8 @@ type arrow struct{ from, to string }
 
 // along lists the arrows along a floor, each with what it is good for.
 var along = map[arrow]string{
+	{"conversation/pointers/diskkvpointers", "conversation/pointers"}:      "it is a store of them",
+	{"conversation/pointers/s3pointers", "conversation/pointers"}:          "it is a store of them",
 	{"conversation/handler", "conversation/pointers"}:                      "where a checkpoint is noted",
 	{"conversation", "conversation/internal/sidecar"}:                      "keeps what agent.v1 has no words for",
 	{"conversation/pointers/pointerstest", "conversation/pointers"}:        "the suite that every store of pointers passes",
