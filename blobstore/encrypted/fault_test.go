@@ -16,6 +16,7 @@ func TestFaultsBelow(t *testing.T) {
 		"opaque":              {Mode: blobstore.Opaque},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			keys := ring(t, "newest")
 			options := []storetest.Option{storetest.OpaqueBelow()}
 			if opts.Mode == blobstore.Opaque {
