@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore/localdir"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session"
@@ -43,6 +45,10 @@ type Options struct {
 	// Forget are session files or homes elsewhere, as Report.Vanished names them, that
 	// will not come back: what only they cite may go.
 	Forget []string
+	// Cited yields the blobs that something else than sessions and trash names in a home: the checkpoints of its
+	// conversations, with all that they refer to. It is asked for every home that is looked at. An error keeps all
+	// blobs, and so does a home with checkpoints where Cited is nil.
+	Cited func(ctx context.Context, home string) iter.Seq2[blobref.Ref, error]
 	// Progress is told how much of what has been looked at, from one goroutine at a
 	// time; nil means that nobody is.
 	Progress func(what string, done, total int)

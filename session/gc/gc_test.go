@@ -2,10 +2,12 @@ package gc_test
 
 import (
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -235,6 +237,9 @@ func TestWhatCannotBeReadKeepsAllBlobs(t *testing.T) {
 		"a home that shares the blobs and is gone": {func(t *testing.T, m *session.Manager) {
 			write(t, filepath.Join(m.Home(), "registry"), "{\"home\":\"/nowhere/home\",\"since\":\"2026-01-01T00:00:00Z\"}\n")
 		}, "/nowhere/home"},
+		"checkpoints that nobody explains": {func(t *testing.T, m *session.Manager) {
+			write(t, filepath.Join(m.Home(), "checkpoints", "c.jsonl"), "{}\n")
+		}, "nobody said what they refer to"},
 		"a session elsewhere that is gone and was never read": {func(t *testing.T, m *session.Manager) {
 			ok(t, os.Remove(elsewhere(t, m, text("x"))))
 		}, "what it cites is not known"},
@@ -250,6 +255,30 @@ func TestWhatCannotBeReadKeepsAllBlobs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestWhatCheckpointsReferToStays(t *testing.T) {
+	m := manager(t, filepath.Join(t.TempDir(), "home"))
+	write(t, filepath.Join(m.Home(), "checkpoints", "c.jsonl"), "{}\n")
+	named, gone := plant(t, m.Home(), "named"), plant(t, m.Home(), "gone")
+	damaged := errors.New("a checkpoint is damaged")
+	cited := func(failure error) func(context.Context, string) iter.Seq2[blobref.Ref, error] {
+		return func(_ context.Context, home string) iter.Seq2[blobref.Ref, error] {
+			return func(yield func(blobref.Ref, error) bool) {
+				if home == m.Home() && yield(named, nil) && failure != nil {
+					yield(blobref.Ref{}, failure)
+				}
+			}
+		}
+	}
+	r := must(gc.Run(t.Context(), m, gc.Options{Apply: true, Cited: cited(damaged)}))
+	if r.Blobs.Count != 0 || !there(blobOf(m.Home(), gone)) || !strings.Contains(strings.Join(r.Kept, "\n"), damaged.Error()) {
+		t.Errorf("%+v", r)
+	}
+	r = must(gc.Run(t.Context(), m, gc.Options{Apply: true, Cited: cited(nil)}))
+	if r.Blobs.Count != 1 || there(blobOf(m.Home(), gone)) || !there(blobOf(m.Home(), named)) {
+		t.Errorf("%+v", r)
 	}
 }
 

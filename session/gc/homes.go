@@ -44,6 +44,9 @@ func (c *collector) mark(ctx context.Context, stores []*localdir.Store) error {
 			break
 		}
 	}
+	if err := c.markCheckpoints(ctx); err != nil {
+		return err
+	}
 	c.markVanished()
 	err := c.markBlobs(ctx, stores)
 	c.marks.saveCache(c.home)
