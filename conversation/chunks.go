@@ -33,6 +33,9 @@ func (c *chunks) add(ctx context.Context, put sidecar.Put, line []byte, begins b
 		}
 		line = line[sidecar.ChunkBytes:]
 	}
+	if c.open == nil {
+		c.open = make([]byte, 0, max(len(line), 4096))
+	}
 	c.open = append(c.open, line...)
 	for _, ref := range cites {
 		if !slices.Contains(c.cites, ref) {

@@ -38,6 +38,10 @@ type log struct {
 	lines    int             // of the file
 	cited    []blobref.Ref   // that nobody has copied
 
+	// old are the entries of a file of an older version, which is small: what a line of
+	// it says depends on those before.
+	old []entry.Entry
+
 	ids     map[string]int32 // of the newest entry with that id
 	entries []place
 	leaf    int32 // -1 for none
@@ -102,54 +106,131 @@ func readFull(f io.ReaderAt, b []byte, at int64) error {
 	return fmt.Errorf("reading the log at %d: %w", at, err)
 }
 
-// advance reads what is new, and tells each of every entry as soon as it is known.
+// scanned is a line and what stands in it.
+type scanned struct {
+	line    []byte // with its newline
+	head    bool   // it stands before the first entry
+	entries []entry.Entry
+	begins  bool // a turn begins there
+	cites   []blobref.Ref
+}
+
+// advance reads what is new, and tells each of every entry as soon as it is known. Of a
+// long stretch the lines are parsed while those before them are worked on.
 func (l *log) advance(ctx context.Context, f Log, put sidecar.Put, each func(i int32, e entry.Entry) error) error {
-	for l.read < f.Size {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n := min(max(readBlock, int64(len(l.rest))), f.Size-l.read)
-		buf := make([]byte, len(l.rest)+int(n)) // entries keep their lines
-		copy(buf, l.rest)
-		if err := readFull(f, buf[len(l.rest):], l.read); err != nil {
-			return err
-		}
-		l.read += n
-		for {
-			i := bytes.IndexByte(buf, '\n')
-			if i < 0 {
-				break
-			}
-			if err := l.line(ctx, put, buf[:i+1:i+1], each); err != nil {
+	if f.Size-l.read <= readBlock/4 {
+		for l.read < f.Size {
+			list, err := l.block(ctx, f)
+			if err != nil {
 				return err
 			}
-			buf = buf[i+1:]
+			if err := l.take(ctx, put, list, each); err != nil {
+				return err
+			}
 		}
-		l.rest = buf
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	type block struct {
+		list []scanned
+		err  error
+	}
+	ahead := make(chan block, 1)
+	go func() {
+		defer close(ahead)
+		for l.read < f.Size {
+			list, err := l.block(ctx, f)
+			select {
+			case ahead <- block{list, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	var failed error
+	for b := range ahead {
+		if failed == nil {
+			if failed = b.err; failed == nil {
+				failed = l.take(ctx, put, b.list, each)
+			}
+			if failed != nil {
+				stop()
+			}
+		}
+	}
+	if failed == nil {
+		failed = ctx.Err() // the blocks may have ended early
+	}
+	stop()
+	return failed
+}
+
+// block reads the next stretch and scans its lines.
+func (l *log) block(ctx context.Context, f Log) (list []scanned, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	n := min(max(readBlock/4, int64(len(l.rest))), f.Size-l.read)
+	buf := make([]byte, len(l.rest)+int(n)) // entries keep their lines
+	copy(buf, l.rest)
+	if err := readFull(f, buf[len(l.rest):], l.read); err != nil {
+		return nil, err
+	}
+	l.read += n
+	list = make([]scanned, 0, n/512)
+	for {
+		i := bytes.IndexByte(buf, '\n')
+		if i < 0 {
+			break
+		}
+		list = append(list, l.scan(buf[:i+1:i+1]))
+		buf = buf[i+1:]
+	}
+	l.rest = buf
+	return list, nil
+}
+
+// scan looks at a line, with its newline. It has nothing to do with the tree.
+func (l *log) scan(line []byte) scanned {
+	l.lines++
+	l.last = line
+	if l.inHead && l.preamble(line) {
+		return scanned{line: line, head: true}
+	}
+	s := scanned{line: line, entries: l.parse(line, l.lines)}
+	for _, e := range s.entries {
+		s.begins = s.begins || beginsTurn(e.Role())
+		s.cites = append(s.cites, session.EntryBlobs(e)...)
+	}
+	return s
+}
+
+// take puts lines into chunks and their entries into the tree.
+func (l *log) take(ctx context.Context, put sidecar.Put, list []scanned, each func(i int32, e entry.Entry) error) error {
+	for _, s := range list {
+		if s.head {
+			continue
+		}
+		l.cited = append(l.cited, s.cites...)
+		span := sidecar.Span{From: l.body.size, Len: uint64(len(s.line))}
+		if err := l.body.add(ctx, put, s.line, s.begins, s.cites); err != nil {
+			return err
+		}
+		for _, e := range s.entries {
+			if err := each(l.enter(e, span), e); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// line takes a line with its newline.
+// line takes one line with its newline.
 func (l *log) line(ctx context.Context, put sidecar.Put, line []byte, each func(i int32, e entry.Entry) error) error {
-	l.lines++
-	l.last = line
-	if l.inHead && l.preamble(line) {
-		return nil
-	}
-	entries := l.parse(line, l.lines)
-	begins, cites := l.facts(entries)
-	l.cited = append(l.cited, cites...)
-	span := sidecar.Span{From: l.body.size, Len: uint64(len(line))}
-	if err := l.body.add(ctx, put, line, begins, cites); err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := each(l.enter(e, span), e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return l.take(ctx, put, []scanned{l.scan(line)}, each)
 }
 
 // preamble takes a line that stands before the first entry.
@@ -184,15 +265,6 @@ func (l *log) parse(line []byte, number int) []entry.Entry {
 	return session.LineEntries(bytes.TrimSuffix(line, []byte("\n")), 0, number)
 }
 
-// facts are what the chunks have to know of a line.
-func (l *log) facts(entries []entry.Entry) (begins bool, cites []blobref.Ref) {
-	for _, e := range entries {
-		begins = begins || beginsTurn(e.Role())
-		cites = append(cites, session.EntryBlobs(e)...)
-	}
-	return begins, cites
-}
-
 // enter puts an entry into the tree. The parent is the nearest entry before with that
 // id; where there is none, the entry before.
 func (l *log) enter(e entry.Entry, span sidecar.Span) int32 {
@@ -206,6 +278,9 @@ func (l *log) enter(e entry.Entry, span sidecar.Span) int32 {
 		}
 	}
 	l.entries = append(l.entries, p)
+	if l.migrator != nil {
+		l.old = append(l.old, e)
+	}
 	l.ids[p.id] = i
 	l.leaf = i
 	return i
@@ -222,6 +297,9 @@ func (l *log) path() (path []int32) {
 
 // entry reads an entry again.
 func (l *log) entry(f Log, i int32) (entry.Entry, error) {
+	if l.migrator != nil {
+		return l.old[i], nil
+	}
 	p := l.entries[i]
 	line := make([]byte, p.span.Len)
 	if err := readFull(f, line, int64(len(l.head))+int64(p.span.From)); err != nil {

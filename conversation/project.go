@@ -119,6 +119,10 @@ func (p *Projector) SetBeside(b Beside) error {
 func (p *Projector) Project(ctx context.Context, f Log) (_ Projection, err error) {
 	defer func() {
 		if err != nil {
+			// What is under way is waited for: nobody else does.
+			_ = p.w.wait()
+			p.w.forget(p.w.batch)
+			p.w.batch, p.w.bytes = nil, 0
 			p.log = nil // begin anew the next time: half of something was taken
 			err = fmt.Errorf("projecting a session: %w", err)
 		}
@@ -135,13 +139,13 @@ func (p *Projector) Project(ctx context.Context, f Log) (_ Projection, err error
 		return Projection{}, err
 	}
 	// The state last: whoever finds it finds all that it names.
-	if err := p.w.flush(ctx); err != nil {
+	if err := p.w.sync(ctx); err != nil {
 		return Projection{}, err
 	}
 	if !p.w.has(root) {
 		p.w.done[root] = struct{}{}
 		p.w.batch = []blob{{root, state}}
-		if err := p.w.flush(ctx); err != nil {
+		if err := p.w.sync(ctx); err != nil {
 			return Projection{}, err
 		}
 	}
@@ -168,6 +172,7 @@ func (p *Projector) advance(ctx context.Context, f Log) error {
 	}
 	if p.log == nil {
 		p.log, p.off, p.again = newLog(), false, false
+		p.log.ids = make(map[string]int32, min(f.Size/1024, 1<<20))
 		p.begin(f)
 	}
 	p.b.again = func(i int32) (entry.Entry, error) { return p.log.entry(f, i) }

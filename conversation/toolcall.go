@@ -94,9 +94,10 @@ func callOf(block gjson.Result) madeCall {
 	return c
 }
 
-// answer puts the result m, a toolResult message, on a call that was made with args.
-func answer(call *agentv1.ToolCall, args, m gjson.Result) {
-	text, failed, d := resultText(m.Get("content")), m.Get("isError").Bool(), m.Get("details")
+// answer puts a result on a call that was made by block, a JSON text.
+func answer(call *agentv1.ToolCall, block string, r toolResult) {
+	content, failed, d := r.content, r.failed, r.details
+	text := resultText(content)
 	switch c := call.Tool.(type) {
 	case *agentv1.ToolCall_ShellToolCall:
 		c.ShellToolCall.Result = shellResult(c.ShellToolCall.Args, text, failed, d)
@@ -158,7 +159,7 @@ func answer(call *agentv1.ToolCall, args, m gjson.Result) {
 			s := &agentv1.TaskSuccess{ConversationSteps: []*agentv1.ConversationStep{{
 				Message: &agentv1.ConversationStep_AssistantMessage{AssistantMessage: &agentv1.AssistantMessage{Text: text}},
 			}}}
-			if args.Get("background").Bool() {
+			if gjson.Get(block, "arguments.background").Bool() {
 				s.IsBackground, s.ConversationSteps, s.ResultSuffix = true, nil, proto.String(text)
 			}
 			r.Result = &agentv1.TaskResult_Success{Success: s}
@@ -175,7 +176,7 @@ func answer(call *agentv1.ToolCall, args, m gjson.Result) {
 		c.UpdateTodosToolCall.Result = r
 	case *agentv1.ToolCall_McpToolCall:
 		c.McpToolCall.Result = &agentv1.McpToolResult{Result: &agentv1.McpToolResult_Success{Success: &agentv1.McpSuccess{
-			Content: mcpContent(m.Get("content")), IsError: failed,
+			Content: mcpContent(content), IsError: failed,
 		}}}
 	}
 }

@@ -237,7 +237,14 @@ func (b *builder) assistant(ctx context.Context, e entry.Entry) error {
 				return failed == nil
 			})
 		case "usage":
-			used := v.Get("input").Int() + v.Get("output").Int() + v.Get("cacheRead").Int() + v.Get("cacheWrite").Int()
+			used := int64(0)
+			v.ForEach(func(key, n gjson.Result) bool {
+				switch key.Str {
+				case "input", "output", "cacheRead", "cacheWrite":
+					used += n.Int()
+				}
+				return true
+			})
 			if used > 0 {
 				b.used(used)
 			}
@@ -280,7 +287,7 @@ func (b *builder) step(ctx context.Context, s *agentv1.ConversationStep) error {
 
 // block takes a block of an answer.
 func (b *builder) block(ctx context.Context, block gjson.Result, at uint64) error {
-	switch block.Get("type").Str {
+	switch block.Get("type").Str { // the first member, as everybody writes it
 	case entry.BlockText:
 		return b.text(ctx, block.Get("text").String(), at)
 	case entry.BlockThinking:
@@ -306,6 +313,30 @@ func (b *builder) block(ctx context.Context, block gjson.Result, at uint64) erro
 	return nil
 }
 
+// toolResult are the members of a result that matter here.
+type toolResult struct {
+	id               string
+	content, details gjson.Result
+	failed           bool
+}
+
+func parseResult(raw []byte) (r toolResult) {
+	gjson.GetBytes(raw, "message").ForEach(func(key, v gjson.Result) bool {
+		switch key.Str {
+		case "toolCallId":
+			r.id = v.String()
+		case "content":
+			r.content = v
+		case "details":
+			r.details = v
+		case "isError":
+			r.failed = v.Bool()
+		}
+		return true
+	})
+	return r
+}
+
 // result takes the result of a call. One that answers no call of its turn is in the
 // sidecar alone.
 func (b *builder) result(e entry.Entry) error {
@@ -313,18 +344,17 @@ func (b *builder) result(e entry.Entry) error {
 	if t == nil {
 		return nil
 	}
-	m := gjson.GetBytes(e.Raw(), "message")
-	id := m.Get("toolCallId").String()
-	i, waits := t.calls[id]
+	r := parseResult(e.Raw())
+	i, waits := t.calls[r.id]
 	if !waits {
 		return nil
 	}
-	delete(t.calls, id)
+	delete(t.calls, r.id)
 	s := &t.steps[i]
 	if at := uint64(max(0, e.Time().UnixMilli())); at > 0 {
 		s.call.CompletedAtMs = &at
 	}
-	answer(s.call, gjson.Get(s.raw, "arguments"), m)
+	answer(s.call, s.raw, r)
 	if path := readPath(s.call); path != "" && !b.read[path] {
 		b.read[path] = true
 		b.state.ReadPaths = append(b.state.ReadPaths, path)

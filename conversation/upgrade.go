@@ -84,7 +84,7 @@ func upgrade(ctx context.Context, old *agentv1.ConversationState, w *writer) (*a
 	}
 	m.ProtoReflect().SetUnknown(old.ProtoReflect().GetUnknown())
 	if u.err == nil {
-		u.err = w.flush(ctx)
+		u.err = w.sync(ctx)
 	}
 	return m, u.err
 }

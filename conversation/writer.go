@@ -3,7 +3,6 @@ package conversation
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -23,6 +22,8 @@ type writer struct {
 	done  map[blobref.Ref]struct{} // stored, or in batch
 	batch []blob
 	bytes int
+	sent  []blob // that the store works on
+	under chan error
 	count int // stored, of all
 	total int64
 }
@@ -56,37 +57,70 @@ func (w *writer) has(ref blobref.Ref) bool {
 	return done
 }
 
-// flush stores what put has taken. After an error none of the batch counts as stored.
+// flush hands what put has taken to the store, which works on it while the next batch is
+// made. It returns what became of the batch before.
 func (w *writer) flush(ctx context.Context) error {
 	batch := w.batch
 	w.batch, w.bytes = nil, 0
+	if err := w.wait(); err != nil {
+		w.forget(batch)
+		return err
+	}
 	if len(batch) == 0 {
 		return nil
 	}
-	n := min(writeParallel, (len(batch)+7)/8)
-	errs := make([]error, n)
-	var group sync.WaitGroup
-	for i := range n {
-		group.Go(func() {
-			for k := i; k < len(batch) && errs[i] == nil; k += n {
-				if err := w.store.Set(ctx, batch[k].ref, batch[k].data); err != nil {
-					errs[i] = fmt.Errorf("storing blob %s: %w", batch[k].ref.Hex(), err)
-				}
-			}
-		})
+	w.under = make(chan error, 1)
+	w.sent = batch
+	go func(done chan<- error) { done <- w.storeBatch(ctx, batch) }(w.under)
+	return nil
+}
+
+// sync returns when all that put has taken is stored.
+func (w *writer) sync(ctx context.Context) error {
+	if err := w.flush(ctx); err != nil {
+		return err
 	}
-	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			for _, b := range batch {
-				delete(w.done, b.ref)
-			}
-			return err
-		}
+	return w.wait()
+}
+
+// wait waits for the batch that is under way. After an error none of it counts as
+// stored.
+func (w *writer) wait() error {
+	if w.under == nil {
+		return nil
+	}
+	err := <-w.under
+	batch := w.sent
+	w.under, w.sent = nil, nil
+	if err != nil {
+		w.forget(batch)
+		return err
 	}
 	w.count += len(batch)
 	for _, b := range batch {
 		w.total += int64(len(b.data))
+	}
+	return nil
+}
+
+func (w *writer) forget(batch []blob) {
+	for _, b := range batch {
+		delete(w.done, b.ref)
+	}
+}
+
+// storeBatch stores a batch.
+func (w *writer) storeBatch(ctx context.Context, batch []blob) error {
+	errs := make([]error, len(batch))
+	parallel(min(writeParallel, (len(batch)+7)/8), len(batch), func(i int) {
+		if err := w.store.Set(ctx, batch[i].ref, batch[i].data); err != nil {
+			errs[i] = fmt.Errorf("storing blob %s: %w", batch[i].ref.Hex(), err)
+		}
+	})
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

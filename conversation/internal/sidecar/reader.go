@@ -35,7 +35,11 @@ func (t Tree) node(ctx context.Context, get Get) ([]Record, error) {
 	return records, nil
 }
 
-func (t Tree) child(r Record) Tree { return Tree{r.ID, r.Weight, r.Count, t.Level - 1} }
+// Child is the tree below a record of t's root node.
+func (t Tree) Child(r Record) Tree { return Tree{r.ID, r.Weight, r.Count, t.Level - 1} }
+
+// Parse reads the root node of the tree.
+func (t Tree) Parse(data []byte) ([]Record, error) { return parseNode(data, t) }
 
 // At returns item i.
 func (t Tree) At(ctx context.Context, get Get, i uint64) (Record, error) {
@@ -55,7 +59,7 @@ func (t Tree) At(ctx context.Context, get Get, i uint64) (Record, error) {
 		if t.Level == 0 {
 			return records[k], nil
 		}
-		t = t.child(records[k])
+		t = t.Child(records[k])
 	}
 }
 
@@ -96,37 +100,11 @@ func (t Tree) items(ctx context.Context, get Get, before, from, to uint64, yield
 				return false
 			}
 		default:
-			if !t.child(r).items(ctx, get, before, from, to, yield) {
+			if !t.Child(r).items(ctx, get, before, from, to, yield) {
 				return false
 			}
 		}
 		before = end
 	}
 	return true
-}
-
-// Nodes calls each for the id of every node of the tree, once for each place, parents
-// first, and item for every item. What each returns false for is not read.
-func (t Tree) Nodes(ctx context.Context, get Get, each func(id blobref.Ref) bool, item func(Record) error) error {
-	if t.Empty() || !each(t.ID) {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	records, err := t.node(ctx, get)
-	if err != nil {
-		return err
-	}
-	for _, r := range records {
-		if t.Level == 0 {
-			err = item(r)
-		} else {
-			err = t.child(r).Nodes(ctx, get, each, item)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,0 +1,343 @@
+package conversation
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+)
+
+// TransferField is the field of an exported ConversationStateStructure that carries its
+// blobs, each an agent.v1 PreFetchedBlob (1 id, 2 value). Programs that read the file as
+// the state that it is keep or pass over it as they do all unknown fields.
+const TransferField protowire.Number = 100002
+
+// Bounds of a file with a state, in bytes.
+const (
+	maxStateBytes = 256 << 20 // of the state itself
+	maxBlobBytes  = 1 << 30   // of one blob
+)
+
+// Transfer is a state and all that it names, to go to another machine.
+type Transfer struct {
+	Root  blobref.Ref
+	State []byte // a ConversationStateStructure
+	// Blobs yields what the state names, each once, itself left out. A blob that is not
+	// there is a *Hole and ends nothing; any other error does.
+	Blobs iter.Seq2[Blob, error]
+}
+
+// Blob is a blob with its bytes.
+type Blob struct {
+	Ref  blobref.Ref
+	Data []byte
+}
+
+// StateForTransfer returns the state root with its blobs, which are read when they are
+// asked for, several at once.
+func StateForTransfer(ctx context.Context, store blobstore.Store, root blobref.Ref, l Limits) (*Transfer, error) {
+	state, err := store.Get(ctx, root)
+	if err != nil {
+		return nil, fmt.Errorf("reading a conversation state: %w", &Hole{root, "state", err})
+	}
+	l = l.filled()
+	return &Transfer{Root: root, State: state, Blobs: func(yield func(Blob, error) bool) {
+		var refs []blobref.Ref
+		told := map[blobref.Ref]bool{} // holes of the walk, which are not told twice
+		hand := func() bool {
+			defer func() { refs = refs[:0] }()
+			data, errs := make([][]byte, len(refs)), make([]error, len(refs))
+			parallel(l.Parallel, len(refs), func(i int) { data[i], errs[i] = store.Get(ctx, refs[i]) })
+			for i, ref := range refs {
+				switch {
+				case errs[i] == nil:
+					if !yield(Blob{ref, data[i]}, nil) {
+						return false
+					}
+				case ctx.Err() != nil:
+					yield(Blob{}, ctx.Err())
+					return false
+				case !told[ref]:
+					if !yield(Blob{Ref: ref}, &Hole{ref, kindLeaf.String(), errs[i]}) {
+						return false
+					}
+				}
+			}
+			return true
+		}
+		for ref, err := range Walk(ctx, store, root, l) {
+			var h *Hole
+			switch {
+			case errors.As(err, &h):
+				if told[ref] = true; !yield(Blob{Ref: ref}, h) {
+					return
+				}
+			case err != nil:
+				yield(Blob{}, err)
+				return
+			case ref != root:
+				if refs = append(refs, ref); len(refs) == 4*l.Parallel && !hand() {
+					return
+				}
+			}
+		}
+		hand()
+	}}, nil
+}
+
+// Write writes the transfer as one file: the state, and each blob as a field of it.
+// Holes are returned and do not end it. The file is a ConversationStateStructure to
+// everybody who reads it as one.
+func (t *Transfer) Write(w io.Writer) (holes []*Hole, err error) {
+	out := bufio.NewWriterSize(w, 1<<20)
+	if _, err := out.Write(t.State); err != nil {
+		return nil, fmt.Errorf("exporting a conversation state: %w", err)
+	}
+	var head []byte
+	for b, err := range t.Blobs {
+		var h *Hole
+		if errors.As(err, &h) {
+			holes = append(holes, h)
+			continue
+		}
+		if err != nil {
+			return holes, fmt.Errorf("exporting a conversation state: %w", err)
+		}
+		head = appendBlobHead(head[:0], b)
+		if _, err := out.Write(head); err != nil {
+			return holes, fmt.Errorf("exporting a conversation state: %w", err)
+		}
+		if _, err := out.Write(b.Data); err != nil {
+			return holes, fmt.Errorf("exporting a conversation state: %w", err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return holes, fmt.Errorf("exporting a conversation state: %w", err)
+	}
+	return holes, nil
+}
+
+// appendBlobHead appends all of a field with a blob but the bytes of that.
+func appendBlobHead(dst []byte, b Blob) []byte {
+	one := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), idOf(b.Ref))
+	one = protowire.AppendVarint(protowire.AppendTag(one, 2, protowire.BytesType), uint64(len(b.Data)))
+	dst = protowire.AppendTag(dst, TransferField, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(len(one)+len(b.Data)))
+	return append(dst, one...)
+}
+
+// ReadTransfer reads a file with a state, hands its blobs to store as it meets them, and
+// returns the state, which it stores last. It reads any ConversationStateStructure, with
+// blobs in it or without, a legacy ConversationState, and the text forms of both. A blob
+// whose id is not its hash is refused: nothing vouches for it.
+func ReadTransfer(ctx context.Context, r io.Reader, store blobstore.Store) (root blobref.Ref, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("importing a conversation state: %w", err)
+		}
+	}()
+	in := bufio.NewReaderSize(r, 1<<20)
+	if first, err := in.Peek(1); err == nil && (first[0] == '~' || first[0] == ' ' || isText(first)) {
+		if whole, err := io.ReadAll(io.LimitReader(in, 2*maxStateBytes)); err != nil {
+			return root, err
+		} else if isText(whole) {
+			data, err := FromText(string(whole))
+			if err != nil {
+				return root, err
+			}
+			return storeState(ctx, data, store)
+		} else {
+			in = bufio.NewReaderSize(newConcat(whole, in), 1<<20)
+		}
+	}
+	var state []byte
+	for {
+		f, err := nextField(in)
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return root, err
+		}
+		if f.number != TransferField {
+			if len(state)+len(f.raw) > maxStateBytes {
+				return root, fmt.Errorf("the state has more than %d bytes: %w", maxStateBytes, ErrTooMuch)
+			}
+			state = append(state, f.raw...)
+			continue
+		}
+		b, err := parseBlob(f.value)
+		if err != nil {
+			return root, err
+		}
+		if err := store.Set(ctx, b.Ref, b.Data); err != nil {
+			return root, err
+		}
+	}
+	return storeState(ctx, state, store)
+}
+
+func newConcat(head []byte, rest io.Reader) io.Reader {
+	return io.MultiReader(&sliceReader{head}, rest)
+}
+
+type sliceReader struct{ b []byte }
+
+func (s *sliceReader) Read(p []byte) (int, error) {
+	if len(s.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.b)
+	s.b = s.b[n:]
+	return n, nil
+}
+
+// storeState stores a state, a legacy one with its parts as blobs.
+func storeState(ctx context.Context, data []byte, store blobstore.Store) (root blobref.Ref, err error) {
+	format, err := Detect(data)
+	if err != nil {
+		return root, err
+	}
+	w := newWriter(store)
+	if format == Legacy {
+		s, err := Parse(data, nil, Limits{})
+		if err != nil {
+			return root, err
+		}
+		for ref, part := range s.store.(*overlay).over {
+			if got, err := w.put(ctx, part); err != nil || got != ref {
+				return root, err
+			}
+		}
+		data = s.Bytes()
+	}
+	if _, err := New(data, store, Limits{}); err != nil {
+		return root, err
+	}
+	if err := w.sync(ctx); err != nil {
+		return root, err
+	}
+	if root, err = w.put(ctx, data); err != nil {
+		return root, err
+	}
+	return root, w.sync(ctx)
+}
+
+// nextField reads one field of a message from a stream.
+func nextField(in *bufio.Reader) (f field, err error) {
+	var raw []byte
+	varint := func() (uint64, error) {
+		v := uint64(0)
+		for i := range 10 {
+			c, err := in.ReadByte()
+			if err != nil {
+				if i > 0 || len(raw) > 0 {
+					err = cutShort(err)
+				}
+				return 0, err
+			}
+			raw = append(raw, c)
+			v |= uint64(c&0x7f) << (7 * i)
+			if c < 0x80 {
+				return v, nil
+			}
+		}
+		return 0, fmt.Errorf("a number of more than 10 bytes: %w", ErrNotState)
+	}
+	tag, err := varint()
+	if err != nil {
+		return f, err
+	}
+	number, typ := protowire.DecodeTag(tag)
+	if number < protowire.MinValidNumber {
+		return f, fmt.Errorf("field %d: %w", number, ErrNotState)
+	}
+	n := uint64(0)
+	switch typ {
+	case protowire.VarintType:
+		_, err = varint()
+	case protowire.Fixed32Type:
+		n = 4
+	case protowire.Fixed64Type:
+		n = 8
+	case protowire.BytesType:
+		n, err = varint()
+	default:
+		err = fmt.Errorf("field %d is a group: %w", number, ErrNotState)
+	}
+	if err != nil {
+		return f, err
+	}
+	if n > maxBlobBytes+128 {
+		return f, fmt.Errorf("field %d has %d bytes: %w", number, n, ErrTooMuch)
+	}
+	head := len(raw)
+	// What a length claims is believed as far as it is there.
+	for left := int(n); left > 0; {
+		k := min(left, 1<<20)
+		at := len(raw)
+		raw = slices.Grow(raw, k)[:at+k]
+		if _, err := io.ReadFull(in, raw[at:]); err != nil {
+			return f, cutShort(err)
+		}
+		left -= k
+	}
+	f = field{number: number, raw: raw}
+	if typ == protowire.BytesType {
+		f.value = raw[head:]
+	}
+	return f, nil
+}
+
+func cutShort(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the file is cut short: %w", ErrNotState)
+	}
+	return err
+}
+
+func parseBlob(data []byte) (b Blob, err error) {
+	list, err := split(data)
+	if err != nil {
+		return b, err
+	}
+	var id []byte
+	for _, f := range list {
+		switch f.number {
+		case 1:
+			id = f.value
+		case 2:
+			b.Data = f.value
+		}
+	}
+	if len(id) != 32 {
+		return b, fmt.Errorf("a blob with an id of %d bytes: %w", len(id), ErrNotState)
+	}
+	b.Ref = blobref.FromSum([32]byte(id))
+	if !b.Ref.Verify(b.Data) {
+		return b, fmt.Errorf("blob %s: %w", b.Ref.Hex(), blobstore.ErrMismatch)
+	}
+	return b, nil
+}
+
+// JSON is a state in protobuf's canonical JSON, on one line. Ids are base64 there, and
+// fields that are not known here, the sidecar's among them, are not in it.
+func JSON(state []byte) ([]byte, error) {
+	s, err := New(state, nil, Limits{})
+	if err != nil {
+		return nil, err
+	}
+	text, err := protojson.Marshal(s.Message)
+	if err != nil {
+		return nil, fmt.Errorf("writing a conversation state as JSON: %w", err)
+	}
+	return compact(text), nil
+}
