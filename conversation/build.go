@@ -22,7 +22,7 @@ import (
 const (
 	// StateType is the custom entry that keeps what a restored state said beside its
 	// turns, in the words of agent.v1: a later projection begins with it.
-	StateType = "agentrun.state"
+	StateType = entry.CustomTypeState
 
 	todoType = "agentrun.todo" // package agent/plan
 )

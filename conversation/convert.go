@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/agentrun/agentrun/blobref"
 	agentv1 "github.com/agentrun/agentrun/gen/agent/v1"
@@ -25,6 +27,7 @@ type converter struct {
 	s     *State
 	out   *lineWriter
 	holes []*Hole
+	cited []blobref.Ref // by what it wrote
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -148,6 +151,7 @@ func (c *converter) image(ctx context.Context, image *agentv1.SelectedImage) (en
 	} else if err != nil {
 		return nil, err
 	}
+	c.cited = append(c.cited, ref)
 	return entry.ImageBlock{Data: ref.String(), MIMEType: image.MimeType}, nil
 }
 
@@ -307,7 +311,26 @@ func (c *converter) rest(ctx context.Context) error {
 	if len(state) == 0 {
 		return nil
 	}
-	data, err := json.Marshal(map[string]string{"state": base64.StdEncoding.EncodeToString(state)})
+	kept := &agentv1.ConversationStateStructure{}
+	if err := proto.Unmarshal(state, kept); err != nil {
+		return fmt.Errorf("writing what the state says beside its turns: %w", err)
+	}
+	var blobs []blobref.Ref
+	for ref, err := range walkState(ctx, c.s.store, kept, c.s.limits) {
+		var h *Hole
+		if errors.As(err, &h) {
+			c.holes = append(c.holes, h)
+		} else if err != nil {
+			return err
+		} else {
+			blobs = append(blobs, ref)
+		}
+	}
+	c.cited = append(c.cited, blobs...)
+	data, err := json.Marshal(struct {
+		State string        `json:"state"`
+		Blobs []blobref.Ref `json:"blobs"` // that the state names: collectors and copies go by it
+	}{base64.StdEncoding.EncodeToString(state), blobs})
 	if err != nil {
 		return fmt.Errorf("writing what the state says beside its turns: %w", err)
 	}

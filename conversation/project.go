@@ -14,7 +14,6 @@ import (
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/conversation/internal/sidecar"
-	agentv1 "github.com/agentrun/agentrun/gen/agent/v1"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -65,8 +64,9 @@ type Projector struct {
 
 // Beside is what belongs to a session and is not in its log.
 type Beside struct {
-	// Subagents are the states of subagents by their ids.
-	Subagents map[string]*agentv1.SubagentPersistedState
+	// Subagents are the states of subagents by their ids, each the bytes of a
+	// SubagentPersistedState.
+	Subagents map[string][]byte
 	// Files are the files of the artifact directory.
 	Files []File
 }
@@ -99,19 +99,14 @@ func NewProjector(store blobstore.Store, o ProjectorOptions) *Projector {
 }
 
 // SetBeside says what belongs to the session besides its log, from the next state on.
-func (p *Projector) SetBeside(b Beside) error {
+func (p *Projector) SetBeside(b Beside) {
 	p.subField = nil
 	for _, id := range slices.Sorted(maps.Keys(b.Subagents)) {
-		data, err := marshal.Marshal(b.Subagents[id])
-		if err != nil {
-			return fmt.Errorf("writing the state of subagent %.100s: %w", id, err)
-		}
 		one := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), valid(id))
-		one = protowire.AppendBytes(protowire.AppendTag(one, 2, protowire.BytesType), data)
+		one = protowire.AppendBytes(protowire.AppendTag(one, 2, protowire.BytesType), b.Subagents[id])
 		p.subField = protowire.AppendBytes(protowire.AppendTag(p.subField, fieldSubagent, protowire.BytesType), one)
 	}
 	p.extra = b
-	return nil
 }
 
 // Project reads what is new in the log f of the session and stores the state at its

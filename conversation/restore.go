@@ -24,6 +24,8 @@ type RestoreOptions struct {
 	// first turn.
 	ID, CWD string
 	Time    time.Time
+	// Parent is the id of the session whose subagent it is, "" for none.
+	Parent string
 }
 
 // Restored says what a log was made of.
@@ -37,6 +39,9 @@ type Restored struct {
 	Added int
 	Bytes int64
 	Holes []*Hole
+	// Cited are blobs that the log needs, in the store of the state: images, long
+	// strings, contents of files.
+	Cited []blobref.Ref
 }
 
 // WriteLog writes the log of the session that the state s is of.
@@ -89,6 +94,7 @@ func (k *knownLog) write(ctx context.Context, w io.Writer, parse *log) error {
 	for _, t := range []sidecar.Tree{k.side.Head, k.side.Body} {
 		for chunk, err := range t.Items(ctx, k.s.raw, 0, t.Weight) {
 			if err == nil {
+				k.r.Cited = append(k.r.Cited, chunk.Cites...)
 				var data []byte
 				if data, err = k.chunk(ctx, chunk.Record); err == nil {
 					if err := k.put(ctx, w, data, parse); err != nil {
@@ -221,6 +227,7 @@ func (s *State) writeChanged(ctx context.Context, w io.Writer, o RestoreOptions,
 	}
 	known.r.Added, known.r.Bytes = out.count, known.r.Bytes+out.n
 	known.r.Holes = append(known.r.Holes, c.holes...)
+	known.r.Cited = append(known.r.Cited, c.cited...)
 	return nil
 }
 
@@ -411,6 +418,7 @@ func (s *State) convertAll(ctx context.Context, w io.Writer, o RestoreOptions, r
 	}
 	r.Converted, r.Added, r.Bytes = s.Len(), out.count, out.n
 	r.Holes = append(r.Holes, c.holes...)
+	r.Cited = append(r.Cited, c.cited...)
 	return nil
 }
 
@@ -455,6 +463,11 @@ func (s *State) header(out *lineWriter, o RestoreOptions) error {
 	line = append(line, `,"timestamp":"`...)
 	line = append(out.at.UTC().AppendFormat(line, "2006-01-02T15:04:05.000Z"), '"')
 	line = ecmajson.AppendString(append(line, `,"cwd":`...), cwd)
+	if o.Parent != "" {
+		line = ecmajson.AppendString(append(line, `,"parentSession":`...), o.Parent)
+		line = ecmajson.AppendString(append(line, `,"artifactRoot":{"session":`...), o.Parent)
+		line = append(line, `,"path":"."}`...)
+	}
 	return out.end(line)
 }
 

@@ -250,8 +250,11 @@ var errCited = errors.New("cited")
 // blobsIn returns the blobs that an entry needs to be restored, or to restore files,
 // not those that its text merely mentions.
 func blobsIn(raw []byte) (refs []blobref.Ref) {
-	if bytes.Contains(raw, []byte(entry.CustomTypeCheckpoint)) && gjson.GetBytes(raw, "customType").Str == entry.CustomTypeCheckpoint {
-		return persist.Refs(raw)
+	if bytes.Contains(raw, []byte(`"customType"`)) {
+		switch gjson.GetBytes(raw, "customType").Str {
+		case entry.CustomTypeCheckpoint, entry.CustomTypeState:
+			return persist.Refs(raw)
+		}
 	}
 	// An error tells that the line is no JSON in spite of its crc: it cites nothing.
 	_, _, _ = persist.Restore(context.Background(), raw, func(_ context.Context, ref blobref.Ref) ([]byte, error) {

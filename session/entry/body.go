@@ -129,6 +129,11 @@ const CustomTypeLeaf = "agentrun.leaf"
 // reference to a blob in it is content of one of them.
 const CustomTypeCheckpoint = "agentrun.checkpoint"
 
+// CustomTypeState is the customType of an entry that keeps what a conversation state
+// said beside its turns (package conversation). Every reference to a blob in it is one
+// that the state names.
+const CustomTypeState = "agentrun.state"
+
 // Custom is data of an extension. No model sees it.
 type Custom struct {
 	CustomType string          `json:"customType"`
