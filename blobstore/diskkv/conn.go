@@ -132,6 +132,7 @@ var ErrBusy = errors.New("the database is locked by another process")
 
 // Primary result codes of SQLite, https://www.sqlite.org/rescode.html.
 const (
+	codeError    = 1
 	codeBusy     = 5
 	codeLocked   = 6
 	codeReadOnly = 8

@@ -98,7 +98,7 @@ var sides = []string{journalSuffix, walSuffix, shmSuffix}
 // mayMoveAside reports whether an error of opening the file is one for which it is
 // moved aside: it is ours, may be written to, and SQLite cannot read it.
 func (s *Store) mayMoveAside(err error) bool {
-	if s.opts.ReadOnly || !errors.Is(err, errDamaged) && !errors.Is(err, ErrFormat) || codeOf(err) == 0 {
+	if code := codeOf(err); s.opts.ReadOnly || code != codeCorrupt && code != codeNotADB {
 		return false
 	}
 	if unix.Access(s.path, unix.W_OK) != nil || unix.Access(filepath.Dir(s.path), unix.W_OK) != nil {

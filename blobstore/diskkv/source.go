@@ -296,7 +296,7 @@ func (s *Store) inspect(ctx context.Context, x *source, c *conn) error {
 		return nil
 	}, "SELECT type, name, rootpage, sql FROM sqlite_schema WHERE lower(name) = 'cursordiskkv' OR lower(tbl_name) = 'cursordiskkv'")
 	if err != nil {
-		if codeOf(err) == codeNotADB {
+		if code := codeOf(err); code == codeNotADB || code == codeError {
 			return fmt.Errorf("%w: %w", ErrFormat, err)
 		}
 		return err

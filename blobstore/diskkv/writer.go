@@ -153,7 +153,7 @@ func (w *writer) commit(jobs []*job) error {
 // rollback ends a transaction, unless SQLite did so itself.
 func (w *writer) rollback() error {
 	_, err := w.conn.exec(context.Background(), "ROLLBACK")
-	if codeOf(err) == 1 { // SQLITE_ERROR: no transaction is active
+	if codeOf(err) == codeError { // no transaction is active
 		return nil
 	}
 	return err
