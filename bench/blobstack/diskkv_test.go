@@ -6,12 +6,14 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	_ "modernc.org/sqlite"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -167,4 +169,56 @@ func getRaw(db *sql.DB, data [][]byte) error {
 		}
 	}
 	return nil
+}
+
+// BenchmarkDiskKVTogether has 16 goroutines store blobs of 1 KiB one by one, in a file
+// that is synced: those that meet share a transaction, where the driver's users each
+// have one of their own.
+func BenchmarkDiskKVTogether(b *testing.B) {
+	const blobs, writers = 2000, 16
+	ctx := context.Background()
+	together := func(put func(data []byte) error, data [][]byte) error {
+		var g errgroup.Group
+		for part := range slices.Chunk(data, len(data)/writers) {
+			g.Go(func() error {
+				for _, d := range part {
+					if err := put(d); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		return g.Wait()
+	}
+	var ours, raw []time.Duration
+	for round := 0; b.Loop(); round++ {
+		data := diskkvBlobs(blobs, round)
+		s, _, err := diskkv.Open(ctx, filepath.Join(b.TempDir(), "ours"), diskkv.Options{Sync: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		db := openRaw(b, filepath.Join(b.TempDir(), "raw"), true)
+		db.SetMaxOpenConns(1) // waiting for the lock of the file would cost more
+		start := time.Now()
+		err = together(func(d []byte) error {
+			_, err := s.PutBytes(ctx, d)
+			return err
+		}, data)
+		ours = append(ours, time.Since(start))
+		start = time.Now()
+		rawErr := together(func(d []byte) error { return putRaw(db, [][]byte{d}, 1) }, data)
+		raw = append(raw, time.Since(start))
+		if err := errors.Join(err, rawErr, s.Close(), db.Close()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	median := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2].Nanoseconds()) / blobs
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(ours), "ours-ns")
+	b.ReportMetric(median(raw), "raw-ns")
+	b.ReportMetric(median(ours)/median(raw), "x-raw")
 }
