@@ -37,15 +37,16 @@ type Store struct {
 }
 
 var (
-	_ blobstore.Store       = (*Store)(nil)
-	_ blobstore.Stater      = (*Store)(nil)
-	_ blobstore.Walker      = (*Store)(nil)
-	_ blobstore.Deleter     = (*Store)(nil)
-	_ blobstore.Opener      = (*Store)(nil)
-	_ blobstore.RangeReader = (*Store)(nil)
-	_ blobstore.Putter      = (*Store)(nil)
-	_ blobstore.BytesPutter = (*Store)(nil)
-	_ blobstore.Moder       = (*Store)(nil)
+	_ blobstore.Store        = (*Store)(nil)
+	_ blobstore.Stater       = (*Store)(nil)
+	_ blobstore.Walker       = (*Store)(nil)
+	_ blobstore.Deleter      = (*Store)(nil)
+	_ blobstore.Opener       = (*Store)(nil)
+	_ blobstore.RangeReader  = (*Store)(nil)
+	_ blobstore.Putter       = (*Store)(nil)
+	_ blobstore.BytesPutter  = (*Store)(nil)
+	_ blobstore.StreamSetter = (*Store)(nil)
+	_ blobstore.Moder        = (*Store)(nil)
 )
 
 // New returns a store around inner that does not fail yet.
@@ -266,6 +267,26 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error
 		return blobref.Ref{}, 0, fault.After
 	}
 	return ref, n, nil
+}
+
+// SetStream stores the size bytes that r yields under ref.
+func (s *Store) SetStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) error {
+	fault, err := s.begin(ctx, SetStream, ref)
+	switch {
+	case err != nil:
+		return err
+	case fault.Cut != nil:
+		data, err := io.ReadAll(r)
+		if err == nil {
+			err = s.cut(ctx, ref, data, fault.Cut)
+		}
+		return err
+	}
+	if err := blobstore.SetStream(ctx, s.inner, ref, r, size); err != nil {
+		return err
+	}
+	s.heal(ref)
+	return fault.After
 }
 
 // Flush flushes the store below.

@@ -20,21 +20,24 @@ type Op string
 
 // The methods that faults can be injected into.
 const (
-	Get      Op = "Get"
-	Set      Op = "Set"
-	SetLocal Op = "SetLocal"
-	Flush    Op = "Flush"
-	Stat     Op = "Stat"
-	Walk     Op = "Walk"
-	Delete   Op = "Delete"
-	Open     Op = "Open"
-	GetRange Op = "GetRange"
-	Put      Op = "Put"
-	PutBytes Op = "PutBytes"
+	Get       Op = "Get"
+	Set       Op = "Set"
+	SetLocal  Op = "SetLocal"
+	Flush     Op = "Flush"
+	Stat      Op = "Stat"
+	Walk      Op = "Walk"
+	Delete    Op = "Delete"
+	Open      Op = "Open"
+	GetRange  Op = "GetRange"
+	Put       Op = "Put"
+	PutBytes  Op = "PutBytes"
+	SetStream Op = "SetStream"
 )
 
 // Writes reports whether the method stores bytes.
-func (o Op) Writes() bool { return o == Set || o == SetLocal || o == Put || o == PutBytes }
+func (o Op) Writes() bool {
+	return o == Set || o == SetLocal || o == Put || o == PutBytes || o == SetStream
+}
 
 // Reads reports whether the method hands out bytes.
 func (o Op) Reads() bool { return o == Get || o == Open || o == GetRange }

@@ -28,6 +28,12 @@ func (s *suite) testReplaceEveryWay(t *testing.T) {
 			return store.SetLocal(t.Context(), ref, final)
 		},
 		"PutBytes": func() error { _, err := blobstore.Put(t.Context(), store, final); return err },
+		"SetStream": func() error {
+			if _, ok := able[blobstore.StreamSetter](t, store); !ok {
+				return store.Set(t.Context(), ref, final)
+			}
+			return blobstore.SetStream(t.Context(), store, ref, bytes.NewReader(final), int64(len(final)))
+		},
 		"Put": func() error {
 			if _, ok := able[blobstore.Putter](t, store); !ok {
 				return store.Set(t.Context(), ref, final)

@@ -23,6 +23,9 @@ func (s *suite) waysIn() map[string]func(t *testing.T, store blobstore.Store, da
 		"PutBytes": func(t *testing.T, store blobstore.Store, data []byte) (blobref.Ref, error) {
 			return blobstore.Put(t.Context(), store, data)
 		},
+		"SetStream": func(t *testing.T, store blobstore.Store, data []byte) (blobref.Ref, error) {
+			return s.id(data), blobstore.SetStream(t.Context(), store, s.id(data), bytes.NewReader(data), int64(len(data)))
+		},
 		"Put": func(t *testing.T, store blobstore.Store, data []byte) (blobref.Ref, error) {
 			// The reader hands its caller the slice itself, if the caller asks for that.
 			ref, _, err := blobstore.PutStream(t.Context(), store, bytes.NewReader(data))

@@ -158,6 +158,12 @@ var faultCalls = []call{
 		w.wrote("SetLocal", ref, data, true, err)
 		return err
 	}},
+	{"SetStream", func(w *world, ctx context.Context, data []byte) error {
+		ref := w.id(data)
+		err := blobstore.SetStream(ctx, w.store, ref, bytes.NewReader(data), int64(len(data)))
+		w.wrote("SetStream", ref, data, false, err)
+		return err
+	}},
 	{"Set of other bytes", func(w *world, ctx context.Context, data []byte) error {
 		ref := w.id(data)
 		if w.mode == blobstore.Opaque {

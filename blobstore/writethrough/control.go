@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -23,21 +22,7 @@ func (s *Store) PutBytes(ctx context.Context, data []byte) (_ blobref.Ref, err e
 	return ref, nil
 }
 
-// Put stores what r yields here and queues it for the remote.
-func (s *Store) Put(ctx context.Context, r io.Reader) (_ blobref.Ref, n int64, err error) {
-	ctx, span := s.begin(ctx, "set_blob")
-	defer func() { span.End(err) }()
-	ref, err := s.putAndQueue(ctx, func() (ref blobref.Ref, err error) {
-		ref, n, err = blobstore.PutStream(ctx, s.local, r)
-		return ref, err
-	})
-	if err != nil {
-		return blobref.Ref{}, 0, err
-	}
-	return ref, n, nil
-}
-
-// putAndQueue is setAndQueue for a call that tells the reference afterwards.
+// putAndQueue queues what put stores, for a call that tells the reference afterwards.
 func (s *Store) putAndQueue(ctx context.Context, put func() (blobref.Ref, error)) (blobref.Ref, error) {
 	if err := ctx.Err(); err != nil {
 		return blobref.Ref{}, fmt.Errorf("storing a blob: %w", err)
@@ -62,6 +47,7 @@ func (s *Store) putLocal(put func() (blobref.Ref, error)) (blobref.Ref, error) {
 	if s.mode == blobstore.Verified {
 		return put() // what is fetched meanwhile has the same bytes
 	}
+	s.fetchs.outdateAll() // one may be a stream that holds the lock for long
 	s.fetchs.keeping.RLock()
 	defer s.fetchs.keeping.RUnlock()
 	ref, err := put()
@@ -115,15 +101,12 @@ func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
 			return blobstore.Delete(ctx, store, ref) // which says that it cannot
 		}
 	}
-	unlock, err := s.refs.lock(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	defer s.fetchs.outdate(ref) // also what began to be fetched after this call began
+	return s.change(ctx, ref, func() error { return s.deleteBoth(ctx, ref) })
+}
 
+func (s *Store) deleteBoth(ctx context.Context, ref blobref.Ref) error {
 	var waited bool
-	err = s.log.Update(ctx, func() []idlog.Record {
+	err := s.log.Update(ctx, func() []idlog.Record {
 		waited = s.queue.waits(ref)
 		return []idlog.Record{{Kind: idlog.Deleted, Ref: ref}}
 	})

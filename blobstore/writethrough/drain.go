@@ -1,11 +1,9 @@
 package writethrough
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -86,8 +84,12 @@ func (d *drain) send(ctx context.Context) time.Duration {
 		d.report(fmt.Errorf("reading the queue: %w", err))
 	}
 	for {
-		if pause := d.paused(); pause > 0 {
+		pause, careful := d.paused()
+		switch {
+		case pause > 0:
 			return pause
+		case careful && len(d.slots) > 0:
+			return pollOthers // one attempt tells whether the remote is back
 		}
 		select {
 		case d.slots <- struct{}{}:
@@ -110,10 +112,11 @@ func (d *drain) send(ctx context.Context) time.Duration {
 	}
 }
 
-func (d *drain) paused() time.Duration {
+// paused returns how long the remote is still left alone, and whether it failed last.
+func (d *drain) paused() (rest time.Duration, careful bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return time.Until(d.until)
+	return time.Until(d.until), d.pause > 0
 }
 
 // failed lets the remote rest for a while.
@@ -186,8 +189,14 @@ func (d *drain) undo(ctx context.Context, ref blobref.Ref) {
 
 // deliver brings one blob to the remote.
 func (s *Store) deliver(ctx context.Context, f *flight) error {
-	if f.ask && s.remoteHas(ctx, f.ref) {
-		return nil
+	if f.ask {
+		has, err := s.remoteHas(ctx, f.ref)
+		if has {
+			return nil
+		}
+		if errors.Is(err, blobstore.ErrUnavailable) {
+			return fmt.Errorf("asking the remote store for %s: %w", f.ref, err)
+		}
 	}
 	err := s.upload(ctx, f.ref)
 	if s.mode == blobstore.Verified && missing(err) {
@@ -212,75 +221,27 @@ func missing(err error) bool {
 
 // remoteHas reports that the remote certainly has the blob, as far as it can be asked:
 // a write that was cut off there has another size.
-func (s *Store) remoteHas(ctx context.Context, ref blobref.Ref) bool {
+func (s *Store) remoteHas(ctx context.Context, ref blobref.Ref) (bool, error) {
 	if s.mode == blobstore.Opaque {
-		return false // it may have other bytes
+		return false, nil // it may have other bytes
 	}
 	there, err := blobstore.Stat(ctx, s.remote, ref)
 	if err != nil {
-		return false
+		return false, err
 	}
 	here, err := blobstore.Stat(ctx, s.local, ref)
-	return err == nil && here.Size == there.Size
+	return err == nil && here.Size == there.Size, err
 }
 
 func (s *Store) upload(ctx context.Context, ref blobref.Ref) error {
-	if s.mode == blobstore.Verified {
-		if sent, err := s.uploadStream(ctx, ref); sent || err != nil {
-			return err
-		}
+	if sent, err := s.uploadStream(ctx, ref); sent || err != nil {
+		return err
 	}
 	data, err := s.local.Get(ctx, ref)
 	if err != nil {
 		return err
 	}
 	return s.remote.Set(ctx, ref, data)
-}
-
-// uploadStream sends a large blob where both stores can stream. A stream is stored
-// under its hash, so it is for mode Verified alone.
-func (s *Store) uploadStream(ctx context.Context, ref blobref.Ref) (sent bool, err error) {
-	putter, canPut := s.remote.(blobstore.Putter)
-	opener, canOpen := s.local.(blobstore.Opener)
-	if !canPut || !canOpen {
-		return false, nil
-	}
-	if info, err := blobstore.Stat(ctx, s.local, ref); err != nil || info.Size <= s.opts.StreamOver {
-		return false, nil
-	}
-	b, err := opener.Open(ctx, ref)
-	if errors.Is(err, blobstore.ErrUnsupported) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer b.Close()
-	got, _, err := putter.Put(ctx, readerOf(ctx, b))
-	switch {
-	case errors.Is(err, blobstore.ErrUnsupported):
-		return false, nil
-	case err != nil:
-		return false, err
-	case got != ref:
-		return false, fmt.Errorf("%w: they are %s", blobstore.ErrCorrupt, got)
-	}
-	return true, nil
-}
-
-// readerOf hides all but Read, and ends when the context does.
-func readerOf(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
-
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r contextReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
 }
 
 // await waits for done. It looks at the queue meanwhile, for another process may be the
@@ -320,8 +281,8 @@ func (s *Store) Reconcile(ctx context.Context) (int, error) {
 		if err != nil {
 			return n, fmt.Errorf("comparing the stores: %w", err)
 		}
-		if s.mode == blobstore.Verified && s.remoteHas(ctx, info.Ref) {
-			continue
+		if has, _ := s.remoteHas(ctx, info.Ref); has {
+			continue // what cannot be asked for is sent
 		}
 		if err := s.enqueue(ctx, info.Ref); err != nil {
 			return n, fmt.Errorf("comparing the stores: %w", err)
@@ -340,14 +301,4 @@ func (s *Store) Queued() int {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	return len(s.queue.pending)
-}
-
-// bytesBlob is a blob in memory.
-type bytesBlob struct{ *bytes.Reader }
-
-func (bytesBlob) Close() error { return nil }
-
-// WriteTo copies: that of bytes.Reader hands out its slice.
-func (b bytesBlob) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, struct{ io.Reader }{b.Reader})
 }

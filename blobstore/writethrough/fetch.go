@@ -14,10 +14,11 @@ import (
 // fetches are the blobs that come from the remote at this moment. The zero value has
 // none.
 type fetches struct {
-	mu    sync.Mutex
-	calls map[blobref.Ref]*fetchCall // guarded by mu
-	done  bool                       // no more begin; guarded by mu
-	all   sync.WaitGroup
+	mu      sync.Mutex
+	calls   map[blobref.Ref]*fetchCall // those that a caller may join; guarded by mu
+	running map[*fetchCall]struct{}    // guarded by mu
+	done    bool                       // no more begin; guarded by mu
+	all     sync.WaitGroup
 
 	// keeping is held, in mode Opaque, by who keeps what was fetched, and for
 	// reading by who stores under a reference that is known afterwards only.
@@ -29,6 +30,7 @@ type fetchCall struct {
 	cancel   context.CancelFunc
 	waiting  int           // guarded by fetches.mu
 	outdated bool          // the blob was stored or deleted meanwhile; guarded by fetches.mu
+	holds    bool          // the lock of the blob, for as long as a stream takes; guarded by fetches.mu
 	done     chan struct{} // closed when the fields below are set
 	data     []byte        // nil when the blob was streamed
 	err      error
@@ -39,16 +41,51 @@ func (f *fetches) outdate(ref blobref.Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if call := f.calls[ref]; call != nil {
-		call.outdated = true
-		delete(f.calls, ref) // who comes from now on fetches anew
+		f.drop(ref, call)
 	}
+}
+
+// outdateAll is outdate for all references.
+func (f *fetches) outdateAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ref, call := range f.calls {
+		f.drop(ref, call)
+	}
+}
+
+// drop is called with f.mu held.
+func (f *fetches) drop(ref blobref.Ref, call *fetchCall) {
+	call.outdated = true
+	delete(f.calls, ref) // who comes from now on fetches anew
+	if call.holds {
+		call.cancel()
+	}
+}
+
+// hold notes that a fetch is going to hold locks until it ends. It is an error when
+// that must not be any more.
+func (f *fetches) hold(call *fetchCall) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if call.outdated {
+		return errOutdated
+	}
+	call.holds = true
+	return nil
+}
+
+func (f *fetches) isOutdated(call *fetchCall) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return call.outdated
 }
 
 // close ends all fetches and waits for them.
 func (f *fetches) close() {
 	f.mu.Lock()
 	f.done = true
-	for _, call := range f.calls {
+	for call := range f.running {
 		call.cancel()
 	}
 	f.mu.Unlock()
@@ -73,6 +110,7 @@ func (s *Store) fetch(ctx context.Context, ref blobref.Ref) (data []byte, stream
 		s.fetchs.mu.Lock()
 		defer s.fetchs.mu.Unlock()
 		if call.waiting--; call.waiting == 0 {
+			call.outdated = true
 			call.cancel()
 			if s.fetchs.calls[ref] == call {
 				delete(s.fetchs.calls, ref) // nobody joins one that is ending
@@ -97,13 +135,14 @@ func (s *Store) joinFetch(ctx context.Context, ref blobref.Ref) (*fetchCall, err
 	fctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	call := &fetchCall{cancel: cancel, waiting: 1, done: make(chan struct{})}
 	if f.calls == nil {
-		f.calls = make(map[blobref.Ref]*fetchCall)
+		f.calls, f.running = make(map[blobref.Ref]*fetchCall), make(map[*fetchCall]struct{})
 	}
-	f.calls[ref] = call
+	f.calls[ref], f.running[call] = call, struct{}{}
 	f.all.Go(func() {
 		defer cancel()
 		call.data, call.err = s.fetchNow(fctx, ref, call)
 		f.mu.Lock()
+		delete(f.running, call)
 		if f.calls[ref] == call {
 			delete(f.calls, ref)
 		}
@@ -114,10 +153,12 @@ func (s *Store) joinFetch(ctx context.Context, ref blobref.Ref) (*fetchCall, err
 }
 
 func (s *Store) fetchNow(ctx context.Context, ref blobref.Ref, call *fetchCall) ([]byte, error) {
-	if s.mode == blobstore.Verified {
-		if streamed, err := s.fetchStream(ctx, ref); streamed || err != nil {
-			return nil, err
-		}
+	streamed, err := s.fetchStream(ctx, ref, call)
+	if err != nil && s.fetchs.isOutdated(call) {
+		err = errOutdated
+	}
+	if streamed || err != nil {
+		return nil, err
 	}
 	data, err := s.remote.Get(ctx, ref)
 	if err != nil {
@@ -148,131 +189,82 @@ func (s *Store) keep(ctx context.Context, ref blobref.Ref, data []byte, call *fe
 		}
 		defer s.fetchs.keeping.Unlock()
 	}
-	s.fetchs.mu.Lock()
-	outdated := call.outdated
-	s.fetchs.mu.Unlock()
-	if outdated {
+	if s.fetchs.isOutdated(call) {
 		return nil
 	}
 	return s.local.SetLocal(ctx, ref, data)
 }
 
-// fetchStream brings a large blob where both stores can stream.
-func (s *Store) fetchStream(ctx context.Context, ref blobref.Ref) (bool, error) {
-	opener, canOpen := s.remote.(blobstore.Opener)
-	putter, canPut := s.local.(blobstore.Putter)
-	if !canOpen || !canPut {
-		return false, nil
+// look runs local, which asks the local store, and when that misses the blob fetches
+// it. The data is nil when local has the answer.
+func (s *Store) look(ctx context.Context, ref blobref.Ref, local func() error) (data []byte, err error) {
+	// A blob that was streamed, or stored by others meanwhile, is looked for again;
+	// more than once only if it keeps going.
+	for tries := 5; ; tries-- {
+		err := local()
+		if !missing(err) || ref.IsZero() || tries == 0 {
+			return nil, err
+		}
+		data, streamed, ferr := s.fetch(ctx, ref)
+		switch {
+		case streamed, errors.Is(ferr, errOutdated):
+			continue
+		case errors.Is(ferr, blobstore.ErrNotFound):
+			return nil, err // absent, or damaged here and absent there
+		case ferr != nil && errors.Is(err, blobstore.ErrCorrupt):
+			return nil, errors.Join(err, ferr)
+		}
+		return data, ferr
 	}
-	if info, err := blobstore.Stat(ctx, s.remote, ref); err != nil || info.Size <= s.opts.StreamOver {
-		return false, nil
-	}
-	b, err := opener.Open(ctx, ref)
-	if errors.Is(err, blobstore.ErrUnsupported) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("opening it in the remote store: %w", err)
-	}
-	defer b.Close()
-	// Bytes are stored under their own hash: a stream that is not what was asked
-	// for becomes another blob, which nobody asks for.
-	got, _, err := putter.Put(ctx, readerOf(ctx, b))
-	switch {
-	case errors.Is(err, blobstore.ErrUnsupported):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("keeping %s, which comes from the remote store: %w", ref, err)
-	case got != ref:
-		return false, fmt.Errorf("getting %s from the remote store: %w: they are %s", ref, blobstore.ErrCorrupt, got)
-	}
-	return true, nil
 }
 
 // Get returns the blob of the local store, else that of the remote.
 func (s *Store) Get(ctx context.Context, ref blobref.Ref) (_ []byte, err error) {
 	ctx, span := s.begin(ctx, "get_blob")
 	defer func() { span.End(err) }()
-	data, err := s.local.Get(ctx, ref)
-	if !missing(err) {
-		return data, err
+	var here []byte
+	data, err := s.look(ctx, ref, func() (err error) {
+		here, err = s.local.Get(ctx, ref)
+		return err
+	})
+	if data == nil {
+		return here, err
 	}
-	return s.getRemote(ctx, ref, err)
+	return data, err
 }
 
-// getRemote fetches a blob that the local store answered with cause.
-func (s *Store) getRemote(ctx context.Context, ref blobref.Ref, cause error) ([]byte, error) {
-	if ref.IsZero() {
-		return nil, cause
-	}
-	data, streamed, err := s.fetch(ctx, ref)
-	switch {
-	case errors.Is(err, blobstore.ErrNotFound):
-		return nil, cause // absent, or damaged here and absent there
-	case err != nil && errors.Is(cause, blobstore.ErrCorrupt):
-		return nil, errors.Join(cause, err)
-	case err != nil:
-		return nil, err
-	case streamed:
-		return s.local.Get(ctx, ref)
-	}
-	return data, nil
-}
-
-// Open opens the blob of the local store, after bringing it there from the remote if
-// need be.
+// Open opens the blob of the local store, else that of the remote, which it brings here
+// first.
 func (s *Store) Open(ctx context.Context, ref blobref.Ref) (_ blobstore.Blob, err error) {
 	ctx, span := s.begin(ctx, "get_blob")
 	defer func() { span.End(err) }()
-	b, err := blobstore.Open(ctx, s.local, ref)
-	if !missing(err) {
-		return b, err
+	var here blobstore.Blob
+	data, err := s.look(ctx, ref, func() (err error) {
+		here, err = blobstore.Open(ctx, s.local, ref)
+		return err
+	})
+	if data == nil {
+		return here, err
 	}
-	data, err := s.getRemoteOrStream(ctx, ref, err)
-	if err != nil {
-		return nil, err
-	}
-	if b, err := blobstore.Open(ctx, s.local, ref); err == nil || data == nil {
-		return b, err
-	}
-	return bytesBlob{bytes.NewReader(data)}, nil // it could not be kept
+	return bytesBlob{bytes.NewReader(data)}, err
 }
 
-// GetRange reads a part of the blob of the local store, after bringing all of it there
-// from the remote if need be.
+// GetRange reads a part of the blob of the local store, else of that of the remote, all
+// of which it brings here first.
 func (s *Store) GetRange(ctx context.Context, ref blobref.Ref, off, n int64) (_ []byte, err error) {
 	ctx, span := s.begin(ctx, "get_blob")
 	defer func() { span.End(err) }()
 	if off < 0 || n < 0 {
 		return nil, fmt.Errorf("getting %d bytes at %d of %s: negative range", n, off, ref)
 	}
-	part, err := blobstore.GetRange(ctx, s.local, ref, off, n)
-	if !missing(err) {
-		return part, err
-	}
-	data, err := s.getRemoteOrStream(ctx, ref, err)
-	if err != nil {
-		return nil, err
-	}
+	var here []byte
+	data, err := s.look(ctx, ref, func() (err error) {
+		here, err = blobstore.GetRange(ctx, s.local, ref, off, n)
+		return err
+	})
 	if data == nil {
-		return blobstore.GetRange(ctx, s.local, ref, off, n)
+		return here, err
 	}
 	off = min(off, int64(len(data)))
-	return bytes.Clone(data[off : off+min(n, int64(len(data))-off)]), nil
-}
-
-// getRemoteOrStream is getRemote that returns nil, and no error, when the blob is in
-// the local store by now and was never in memory.
-func (s *Store) getRemoteOrStream(ctx context.Context, ref blobref.Ref, cause error) ([]byte, error) {
-	if ref.IsZero() {
-		return nil, cause
-	}
-	data, _, err := s.fetch(ctx, ref)
-	switch {
-	case errors.Is(err, blobstore.ErrNotFound):
-		return nil, cause
-	case err != nil && errors.Is(cause, blobstore.ErrCorrupt):
-		return nil, errors.Join(cause, err)
-	}
-	return data, err
+	return data[off : off+min(n, int64(len(data))-off)], err
 }

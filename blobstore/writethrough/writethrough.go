@@ -47,8 +47,8 @@
 // ErrQueueDamaged until Reconcile has compared both stores.
 //
 // A Store works in mode Verified and in mode Opaque, in that of both its stores. In
-// mode Opaque nobody can tell damage, blobs are not streamed, and a blob that was
-// stored again before it was sent is sent once, as it is then. Safe for concurrent use.
+// mode Opaque nobody can tell damage, and a blob that was stored again before it was sent
+// is sent once, as it is then. Safe for concurrent use.
 package writethrough
 
 import (
@@ -119,16 +119,17 @@ type Store struct {
 }
 
 var (
-	_ blobstore.Store       = (*Store)(nil)
-	_ blobstore.Stater      = (*Store)(nil)
-	_ blobstore.Walker      = (*Store)(nil)
-	_ blobstore.Deleter     = (*Store)(nil)
-	_ blobstore.Opener      = (*Store)(nil)
-	_ blobstore.RangeReader = (*Store)(nil)
-	_ blobstore.Putter      = (*Store)(nil)
-	_ blobstore.BytesPutter = (*Store)(nil)
-	_ blobstore.Moder       = (*Store)(nil)
-	_ blobstore.Unwrapper   = (*Store)(nil)
+	_ blobstore.Store        = (*Store)(nil)
+	_ blobstore.Stater       = (*Store)(nil)
+	_ blobstore.Walker       = (*Store)(nil)
+	_ blobstore.Deleter      = (*Store)(nil)
+	_ blobstore.Opener       = (*Store)(nil)
+	_ blobstore.RangeReader  = (*Store)(nil)
+	_ blobstore.Putter       = (*Store)(nil)
+	_ blobstore.BytesPutter  = (*Store)(nil)
+	_ blobstore.StreamSetter = (*Store)(nil)
+	_ blobstore.Moder        = (*Store)(nil)
+	_ blobstore.Unwrapper    = (*Store)(nil)
 )
 
 // New returns a store around local and remote with its queue in queueDir, which is made
@@ -207,23 +208,29 @@ func (s *Store) Set(ctx context.Context, ref blobref.Ref, data []byte) (err erro
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("storing %s: %w", ref, err)
 	}
-	if err := s.setAndQueue(ctx, ref, data); err != nil {
+	err = s.change(ctx, ref, func() error {
+		if err := s.local.Set(ctx, ref, data); err != nil {
+			return err
+		}
+		return s.enqueue(ctx, ref)
+	})
+	if err != nil {
 		return err
 	}
 	return s.waitForRoom(ctx, ref)
 }
 
-func (s *Store) setAndQueue(ctx context.Context, ref blobref.Ref, data []byte) error {
+// change runs do while no other call changes the local copy of ref, and lets nothing be
+// kept that was fetched before.
+func (s *Store) change(ctx context.Context, ref blobref.Ref, do func() error) error {
+	s.fetchs.outdate(ref) // which ends one that holds the lock
 	unlock, err := s.refs.lock(ctx, ref)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	defer s.fetchs.outdate(ref) // also what began to be fetched after this call began
-	if err := s.local.Set(ctx, ref, data); err != nil {
-		return err
-	}
-	return s.enqueue(ctx, ref)
+	defer s.fetchs.outdate(ref) // also what began to be fetched since
+	return do()
 }
 
 // SetLocal stores the blob here. The remote never hears of it, unless it is queued
@@ -232,13 +239,7 @@ func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) erro
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("storing %s: %w", ref, err)
 	}
-	unlock, err := s.refs.lock(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	defer s.fetchs.outdate(ref) // also what began to be fetched after this call began
-	return s.local.SetLocal(ctx, ref, data)
+	return s.change(ctx, ref, func() error { return s.local.SetLocal(ctx, ref, data) })
 }
 
 // enqueue writes down that the blob, which is in the local store, has to go.
