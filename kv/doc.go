@@ -6,7 +6,7 @@
 // [Controlled] answers from a blobstore.Store. [Remote] is a blobstore.Store that
 // asks. Both speak over a [Stream], which brings whole messages: over pipes
 // ([NewStream]), in one process ([Pipe]), over HTTP/2 (package kv/kvhttp), or inside
-// the messages of agent.v1.AgentService ([Dialled], [Serving]). The names of
+// the messages of agent.v1.AgentService ([InAgentClient], [InAgentServer]). The names of
 // agent.v1 are those of its own use, where the server of a model asks the client for
 // blobs: "server" is who asks, whoever dialled.
 //

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -50,4 +51,20 @@ func TestARemoteIsAStore(t *testing.T) {
 			return r
 		}, storetest.NotLocal(), storetest.Opaque())
 	})
+}
+
+// counting counts how many gets run at once.
+type counting struct {
+	blobstore.Store
+	open          chan struct{}
+	running, most atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
+	now := c.running.Add(1)
+	defer c.running.Add(-1)
+	for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
+	}
+	<-c.open
+	return c.Store.Get(ctx, ref)
 }

@@ -15,8 +15,8 @@ import (
 // ServicePath is where the service is, behind the address of the server.
 const ServicePath = "/agentrun.kv.v1.KvService/Serve"
 
-// AgentPath is where a server of agent.v1 runs conversations: see kv.Dialled and
-// kv.Serving.
+// AgentPath is where a server of agent.v1 runs conversations: see kv.InAgentClient and
+// kv.InAgentServer.
 const AgentPath = "/agent.v1.AgentService/Run"
 
 // Handler serves streams of HTTP/2 to clients of gRPC and Connect.
