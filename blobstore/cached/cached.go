@@ -89,6 +89,7 @@ var (
 	_ blobstore.Putter       = (*Store)(nil)
 	_ blobstore.StreamSetter = (*Store)(nil)
 	_ blobstore.BytesPutter  = (*Store)(nil)
+	_ blobstore.Healer       = (*Store)(nil)
 	_ blobstore.Unwrapper    = (*Store)(nil)
 )
 
@@ -272,6 +273,19 @@ func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
 	w := s.beginWrite(true)
 	err := blobstore.Delete(ctx, s.inner, ref)
 	s.endWrite(w, ref, nil)
+	return err
+}
+
+// Heal forgets the blob and has the store below heal it: it returns nil when the next
+// Get may return other bytes.
+func (s *Store) Heal(ctx context.Context, ref blobref.Ref) error {
+	e := s.kept.find(ref)
+	w := s.beginWrite(true)
+	err := blobstore.Heal(ctx, s.inner, ref)
+	s.endWrite(w, ref, nil)
+	if e != nil && !e.absent && errors.Is(err, blobstore.ErrUnsupported) {
+		return nil // what was kept here may have been the damage
+	}
 	return err
 }
 

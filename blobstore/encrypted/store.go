@@ -179,6 +179,9 @@ func (s *Store) at(ctx context.Context, ref blobref.Ref, do func(id blobref.Ref)
 				return blobstore.ErrNotFound
 			}
 			err = do(id)
+			if errors.Is(err, blobstore.ErrCorrupt) && blobstore.Heal(ctx, s.inner, id) == nil {
+				err = do(id) // below, nobody could tell that it was damaged
+			}
 			if !errors.Is(err, blobstore.ErrNotFound) {
 				return err
 			}

@@ -125,6 +125,7 @@ var (
 	_ blobstore.RangeReader  = (*Store)(nil)
 	_ blobstore.Putter       = (*Store)(nil)
 	_ blobstore.StreamSetter = (*Store)(nil)
+	_ blobstore.Healer       = (*Store)(nil)
 	_ blobstore.BytesPutter  = (*Store)(nil)
 	_ blobstore.Unwrapper    = (*Store)(nil)
 )
@@ -235,6 +236,11 @@ func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
 		}
 		return err
 	})
+}
+
+// Heal has the store below replace a damaged copy.
+func (s *Store) Heal(ctx context.Context, ref blobref.Ref) error {
+	return s.do(ctx, call{"healing", ref}, func(a *attempt) error { return blobstore.Heal(a.ctx, s.inner, ref) })
 }
 
 // call names what is asked for, for messages.
