@@ -139,7 +139,7 @@ func (s *Store) moveAside(ctx context.Context) (damage *Damage, err error) {
 // setAside renames what is there of the file and of what is beside it, so that the
 // names still belong together, and returns the new name of the file.
 func (s *Store) setAside(suffixes ...string) (string, error) {
-	base := s.path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
+	base := s.damagedName()
 	for _, suffix := range suffixes {
 		err := s.fsys.RenameNoReplace(s.path+suffix, base+suffix)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

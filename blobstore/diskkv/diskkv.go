@@ -56,11 +56,15 @@ type Options struct {
 // Damage is what Open found wrong with a file of our own, and what it did about it.
 type Damage struct {
 	File  string // the file
-	Moved string // where it, and its log, stand now
-	Cause error  // what SQLite said
+	Moved string // where it, and its log, stand now; a new file was begun
+	Log   string // where a copy of its log is, if only that is damaged; what SQLite could read of it is in the file
+	Cause error  // matches blobstore.ErrCorrupt
 }
 
 func (d *Damage) Error() string {
+	if d.Moved == "" {
+		return fmt.Sprintf("%s: %v; the log as it was is kept as %s", d.File, d.Cause, d.Log)
+	}
 	return fmt.Sprintf("%s was damaged (%v) and stands now as %s; a new one was begun", d.File, d.Cause, d.Moved)
 }
 
@@ -121,6 +125,9 @@ func Open(ctx context.Context, path string, opts Options) (*Store, *Damage, erro
 		if damage, err = s.moveAside(ctx); err == nil {
 			src, err = s.openSource(ctx)
 		}
+	}
+	if err == nil && damage == nil {
+		damage = src.damage
 	}
 	if err != nil && !errors.Is(err, errAbsent) {
 		return nil, damage, fmt.Errorf("opening %s: %w", abs, err)

@@ -60,7 +60,8 @@
 //     no checksums of its own: pointers, metadata and unverified blobs that were written here
 //     have one beside them, and are blobstore.ErrCorrupt when it does not fit.
 //   - A file that SQLite cannot open is moved aside with its log, to <file>.damaged-<time>,
-//     and Open says so; a new one is begun. Damage that does not keep it from being
+//     and Open says so; a new one is begun. A log that is damaged before its last transaction
+//     is read as far as SQLite believes it, and kept, and Open says so. Damage that does not keep it from being
 //     opened is blobstore.ErrCorrupt where it is met, and Verify looks for all of it.
 //   - A path that is a symbolic link, a FIFO, a device or a directory is refused, and so is
 //     one beside it that SQLite would open; a view, a virtual table or a table with triggers or

@@ -114,6 +114,7 @@ func (c contents) missing(t *testing.T, s *diskkv.Store) (list []string) {
 }
 
 func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
+	t.Parallel()
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50
@@ -177,5 +178,85 @@ func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
 	t.Logf("%d flips: Open refused %d, moved %d aside, Verify found %d, %d were harmless", rounds, refused, moved, found, harmless)
 	if found == 0 || harmless == 0 {
 		t.Error("the flips were not of all kinds")
+	}
+}
+
+func TestEveryFlippedBitOfTheLogBeforeItsLastTransactionIsFoundOrHarmless(t *testing.T) {
+	t.Parallel()
+	rounds := 100
+	if os.Getenv("AGENTRUN_TEST_ROUNDS") != "" {
+		rounds = 1000
+	}
+	ctx, path := t.Context(), temp(t)
+	s := open(t, path, diskkv.Options{})
+	var blobs [][]byte
+	for i := range 60 {
+		blobs = append(blobs, bytes.Repeat([]byte{byte(i)}, 1+i*40))
+		if _, err := s.PutBytes(ctx, blobs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound, err := os.ReadFile(path + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	reported, lastOnly := 0, 0
+	for round := range rounds {
+		bit := rand.IntN(8 * len(sound))
+		if round%4 == 0 {
+			bit = rand.IntN(8 * 32) // the header
+		}
+		log := bytes.Clone(sound)
+		if round > 0 {
+			log[bit/8] ^= 1 << (bit % 8)
+		}
+		name := filepath.Join(dir, fmt.Sprintf("%d.vscdb", round))
+		if err := errors.Join(os.WriteFile(name, file, 0o600), os.WriteFile(name+"-wal", log, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		for _, when := range []string{"first", "again"} {
+			s, damage, err := diskkv.Open(ctx, name, diskkv.Options{})
+			if err != nil {
+				t.Fatalf("bit %d: Open = %v", bit, err)
+			}
+			missing := 0
+			for i, want := range blobs {
+				got, err := s.Get(ctx, blobref.Of(want))
+				if err == nil && !bytes.Equal(got, want) {
+					t.Fatalf("bit %d: blob %d is wrong", bit, i)
+				}
+				if err != nil {
+					missing++
+				}
+			}
+			switch {
+			case damage != nil && when == "again":
+				t.Fatalf("bit %d: the damage is found again: %v", bit, damage)
+			case damage != nil && missing == 0:
+				t.Errorf("bit %d: nothing is missing, and %v", bit, damage)
+			case damage != nil:
+				if kept, err := os.ReadFile(damage.Log); err != nil || !bytes.Equal(kept, log) || !errors.Is(damage, blobstore.ErrCorrupt) {
+					t.Fatalf("bit %d: the log was not kept (%v)", bit, err)
+				}
+				reported++
+			case missing > 1 && when == "first":
+				t.Fatalf("bit %d: %d blobs are gone without a word", bit, missing)
+			case missing == 1 && when == "first":
+				lastOnly++
+			}
+			wantSound(t, s)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d flips: %d reported, %d of the last transaction", rounds, reported, lastOnly)
+	if reported == 0 {
+		t.Error("no damage was met")
 	}
 }

@@ -42,6 +42,7 @@ func countOne(ctx context.Context, s *diskkv.Store) error {
 }
 
 func TestTwoProcessesLoseNoneOfTheOthersCheckpoints(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.vscdb")
 	first, _, _ := other(t, "counter", path)
 	second, _, _ := other(t, "counter", path)
@@ -86,6 +87,7 @@ func wantSound(t *testing.T, s *diskkv.Store) {
 }
 
 func TestKilledWritersLoseNothingThatWasAcknowledged(t *testing.T) {
+	t.Parallel()
 	rounds := 10
 	if testing.Short() {
 		rounds = 3

@@ -34,6 +34,8 @@ type source struct {
 	made bool   // it was made by this package: what is ours in it can be believed
 	why  string // it cannot be written to
 
+	damage *Damage // of its log
+
 	// A file that is read without locks, or a copy of it, is good as long as the
 	// stamp is that of the file.
 	still bool
@@ -142,6 +144,10 @@ func (s *Store) openSource(ctx context.Context) (_ *source, err error) {
 // openOwn opens a file that says to be ours, to write to it. It is left as it was,
 // and x.made false, when there is no mark of ours in its table.
 func (s *Store) openOwn(ctx context.Context, x *source) error {
+	var err error
+	if x.damage, err = s.checkLog(ctx); err != nil {
+		return err
+	}
 	// The first look changes nothing of the file: it may be one of a later version.
 	x.name = dsn(s.path, "mode=rw", busyTimeout(s.opts.BusyTimeout), "_query_only=1")
 	if err := x.with(ctx, func(c *conn) error { return s.inspect(ctx, x, c) }); err != nil {
@@ -157,6 +163,12 @@ func (s *Store) openOwn(ctx context.Context, x *source) error {
 	w, err := connect(ctx, dsn(s.path, "mode=rw", busyTimeout(s.opts.BusyTimeout), "_journal_mode=WAL", sync))
 	if err != nil {
 		return err
+	}
+	if x.damage != nil {
+		// What is behind the damage is not found again.
+		if err := w.query(ctx, func([]driver.Value) error { return nil }, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+			return errors.Join(err, w.close())
+		}
 	}
 	x.own = true
 	x.writer = newWriter(w, func() error {

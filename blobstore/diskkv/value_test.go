@@ -152,3 +152,15 @@ func TestIDsAreListedWithTheirPrefixOnly(t *testing.T) {
 		}
 	}
 }
+
+// FuzzLog reads any bytes as the log of a database.
+func FuzzLog(f *testing.F) {
+	f.Add([]byte{}, []byte{})
+	f.Add(append([]byte{0x37, 0x7f, 0x06, 0x82}, make([]byte, 28)...), make([]byte, 600))
+	f.Fuzz(func(t *testing.T, head, rest []byte) {
+		err := scanLog(t.Context(), head[:min(len(head), logHeaderSize)], bytes.NewReader(rest))
+		if err != nil && !errors.Is(err, errLogDamaged) {
+			t.Error(err)
+		}
+	})
+}
