@@ -111,8 +111,11 @@ func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 			}
 			if err == nil && st.ids.keyed {
 				info, err = s.unkeyed(ctx, st, info)
-				if errors.Is(err, blobstore.ErrNotFound) {
-					continue // deleted meanwhile
+				if st.ids.mixed && errors.Is(err, blobstore.ErrNotFound) {
+					info, err = s.moved(ctx, st, info)
+				}
+				if errors.Is(err, blobstore.ErrNotFound) || errors.Is(err, errListedElsewhere) {
+					continue // deleted meanwhile, or not the copy that counts
 				}
 			}
 			if !yield(info, err) {
@@ -153,9 +156,20 @@ func (s *Store) unkeyed(ctx context.Context, st *state, info blobstore.Info) (bl
 	}
 	// It may be there under its keyed id as well, which is then the one that counts.
 	if _, err := s.head(ctx, keyedID(st.idKey, c.id)); err == nil {
-		return info, blobstore.ErrNotFound
+		return info, errListedElsewhere
 	}
 	return info, nil
+}
+
+// errListedElsewhere says that a blob is listed under another of its places.
+var errListedElsewhere = errors.New("listed elsewhere")
+
+// moved describes a blob that was listed under its plain id and is not there any more: it
+// was deleted, or Rotate has given it its keyed one.
+func (s *Store) moved(ctx context.Context, st *state, info blobstore.Info) (blobstore.Info, error) {
+	at := info
+	at.Ref = keyedID(st.idKey, info.Ref)
+	return s.unkeyed(ctx, st, at)
 }
 
 // Delete removes the blob, in all places where it may be.

@@ -104,6 +104,11 @@ func TestADamagedMarkerIsReadFromItsSecondCopy(t *testing.T) {
 		"emptied": func([]byte) []byte { return nil },
 		"flipped": func(b []byte) []byte { b[3] ^= 1; return b },
 		"grown":   func(b []byte) []byte { return append(b, '}') },
+		"another slot": func(b []byte) []byte {
+			at := bytes.Index(b, []byte(`"sealed": "`)) + 20
+			b[at] ^= 1
+			return b
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			below := memory.New(blobstore.Opaque)
@@ -113,12 +118,16 @@ func TestADamagedMarkerIsReadFromItsSecondCopy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			whole := bytes.Clone(text)
 			if err := below.Set(t.Context(), markers[0], damage(text)); err != nil {
 				t.Fatal(err)
 			}
 			s := open(t, below, keys, encrypted.Options{})
 			holds(t, s, blobs)
 			ref := put(t, s, []byte("more"))
+			if healed, err := below.Get(t.Context(), markers[0]); err != nil || !bytes.Equal(healed, whole) {
+				t.Errorf("the first copy was not mended by who wrote: %v", err)
+			}
 			// Both copies damaged: nothing is found, and nothing is said to be absent.
 			if err := below.Set(t.Context(), markers[1], []byte("noise")); err != nil {
 				t.Fatal(err)
@@ -141,8 +150,8 @@ func TestNobodyWithoutAPassphraseTurnsKeyedIDsOff(t *testing.T) {
 	below := memory.New(blobstore.Opaque)
 	keys := ring(t, "pass")
 	put(t, open(t, below, keys, encrypted.Options{KeyedIDs: true}), []byte("data"))
-	marker := blobstore.EncryptionMarkers()[0]
-	text, err := below.Get(t.Context(), marker)
+	markers := blobstore.EncryptionMarkers()
+	text, err := below.Get(t.Context(), markers[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,13 +160,12 @@ func TestNobodyWithoutAPassphraseTurnsKeyedIDsOff(t *testing.T) {
 		if bytes.Equal(changed, text) {
 			t.Fatal("the marker does not say that ids are keyed")
 		}
-		if err := below.Set(t.Context(), marker, changed); err != nil {
-			t.Fatal(err)
+		for _, id := range markers {
+			if err := below.Set(t.Context(), id, changed); err != nil {
+				t.Fatal(err)
+			}
 		}
-		s := open(t, below, keys, encrypted.Options{})
-		if _, err := s.Get(t.Context(), blobref.Of([]byte("data"))); ids == "mixed" && !errors.Is(err, encrypted.ErrTampered) {
-			t.Errorf("Get where the marker says %s = %v, want ErrTampered", ids, err)
-		} else if err != nil && !errors.Is(err, encrypted.ErrTampered) {
+		if _, err := open(t, below, keys, encrypted.Options{}).Get(t.Context(), blobref.Of([]byte("data"))); !errors.Is(err, encrypted.ErrTampered) {
 			t.Errorf("Get where the marker says %s = %v, want ErrTampered", ids, err)
 		}
 	}
@@ -234,4 +242,48 @@ func TestAReaderFollowsWhenIDsBecomeKeyed(t *testing.T) {
 		}
 		holds(t, reader, before)
 	})
+}
+
+func TestALostMarkerOfKeyedIDsIsToldAndMended(t *testing.T) {
+	below := memory.New(blobstore.Opaque)
+	keys := ring(t, "pass")
+	blobs := fill(t, open(t, below, keys, encrypted.Options{KeyedIDs: true}), 0, 20)
+	for _, id := range blobstore.EncryptionMarkers() {
+		if err := below.Delete(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, opts := range []encrypted.Options{{}, {KeyedIDs: true}} {
+		s := open(t, below, keys, opts)
+		for ref, data := range blobs {
+			if _, err := s.Get(t.Context(), ref); !errors.Is(err, encrypted.ErrTampered) || errors.Is(err, blobstore.ErrNotFound) {
+				t.Fatalf("Get = %v, want ErrTampered", err)
+			}
+			if err := s.Set(t.Context(), ref, data); !errors.Is(err, encrypted.ErrTampered) {
+				t.Fatalf("Set = %v, want ErrTampered", err)
+			}
+		}
+	}
+	s := open(t, below, keys, encrypted.Options{KeyedIDs: true})
+	if done, err := s.Rotate(t.Context(), nil); err != nil || done.Moved != len(blobs) {
+		t.Fatalf("Rotate = %+v, %v", done, err)
+	}
+	holds(t, s, blobs)
+	holds(t, open(t, below, keys, encrypted.Options{}), blobs)
+}
+
+func TestANewStoreWithKeyedIDsIsNeverAskedForAPlainOne(t *testing.T) {
+	below := &listening{Store: memory.New(blobstore.Opaque)}
+	s := open(t, below, ring(t, "pass"), encrypted.Options{KeyedIDs: true})
+	ref := blobref.Of([]byte("data"))
+	if _, err := s.Get(t.Context(), ref); !errors.Is(err, blobstore.ErrNotFound) {
+		t.Fatal(err)
+	}
+	put(t, s, []byte("data"))
+	if _, err := s.Get(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	if below.wanted[ref] {
+		t.Error("the store below was asked for a plain id")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -61,11 +62,7 @@ func (s *Store) Rotate(ctx context.Context, progress func(Rotation)) (Rotation, 
 
 func (s *Store) rotate(ctx context.Context, done *Rotation, report func(blobref.Ref, error)) error {
 	s.state.Store(nil) // what the marker says by now counts
-	st, err := s.ready(ctx)
-	if err != nil {
-		return err
-	}
-	before, err := s.readMarker(ctx)
+	st, err := s.ready(ctx, true)
 	if err != nil {
 		return err
 	}
@@ -91,7 +88,7 @@ func (s *Store) rotate(ctx context.Context, done *Rotation, report func(blobref.
 	if err := ctx.Err(); err != nil || done.Failed > 0 {
 		return err
 	}
-	return s.forget(ctx, st, before)
+	return s.forget(ctx, st)
 }
 
 func (s *Store) rotateBlob(ctx context.Context, st *state, info blobstore.Info, done *Rotation) error {
@@ -268,36 +265,37 @@ func (s *Store) streamHeader(ctx context.Context, c contents, from, to blobref.R
 var errReplaced = errors.New("the blob was replaced meanwhile; rotate once more")
 
 // forget takes the passphrases from the marker that nothing needs any more: those that
-// had a slot when the rotation began. Where ids were mixed they are keyed from here on.
-func (s *Store) forget(ctx context.Context, st *state, before *marker) error {
+// had a slot when the rotation began, under st. Where ids were mixed they are keyed from
+// here on.
+func (s *Store) forget(ctx context.Context, st *state) error {
 	if err := s.marker.acquire(ctx); err != nil {
 		return err
 	}
 	defer s.marker.release()
 	now, err := s.readMarker(ctx)
-	if err != nil || now == nil {
+	if err != nil {
 		return err
 	}
-	next := &marker{ids: now.ids}
-	if before != nil && before.ids == now.ids {
-		next.ids.mixed = false
+	if now == nil || now.ids != st.ids {
+		return nil // others are at it: the next rotation will do
 	}
+	next := &marker{ids: idScheme{keyed: st.ids.keyed}}
 	next.slots = append(next.slots, newSlot(st.writer, next.ids, st.idKey))
-	for _, slot := range now.slots {
-		if slot.id == st.writer.id || before != nil && before.has(slot.id) {
+	for _, slot := range now.marker.slots {
+		if st.marker.has(slot.id) {
 			continue
 		}
 		// It came while this went on.
 		w, err := s.keys.find(ctx, slot.salted, slot.id)
 		if errors.Is(err, ErrWrongKey) {
-			return nil // and cannot be kept: the next rotation will do
+			return nil // it could not be kept
 		}
 		if err != nil {
 			return err
 		}
 		next.slots = append(next.slots, newSlot(w, next.ids, st.idKey))
 	}
-	if next.ids == now.ids && len(next.slots) == len(now.slots) {
+	if next.ids == now.ids && len(next.slots) == len(now.marker.slots) {
 		return nil
 	}
 	s.state.Store(nil)
@@ -305,10 +303,5 @@ func (s *Store) forget(ctx context.Context, st *state, before *marker) error {
 }
 
 func (m *marker) has(id keyID) bool {
-	for i := range m.slots {
-		if m.slots[i].id == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.slots, func(s slot) bool { return s.id == id })
 }

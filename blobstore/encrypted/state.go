@@ -17,9 +17,13 @@ import (
 // state is what is known of the store below once its marker was opened. It never
 // changes; another takes its place.
 type state struct {
+	marker  *marker // nil where there is none
+	damaged bool    // it is from the second copy, and the first is damaged
+
 	ids   idScheme
 	idKey []byte
 	fits  bool // there is a marker, and every slot of it opens
+	empty bool // there is no marker, ids are to be keyed, and nothing is there to ask for
 
 	looked time.Time // when
 	writer *wrapper  // of the newest passphrase; nil when it has no slot yet
@@ -27,16 +31,19 @@ type state struct {
 
 // stored returns the ids under which the blob may be, the first being where it is
 // stored from now on.
-func (st *state) stored(ref blobref.Ref) (ids [2]blobref.Ref, n int) {
-	if !st.ids.keyed {
-		return [2]blobref.Ref{ref}, 1
+func (st *state) stored(ref blobref.Ref) (ids [3]blobref.Ref, n int) {
+	switch {
+	case st.empty:
+		return ids, 0
+	case !st.ids.keyed:
+		return [3]blobref.Ref{ref}, 1
 	}
-	ids[0] = keyedID(st.idKey, ref)
-	if st.ids.mixed {
-		ids[1] = ref
-		return ids, 2
+	keyed := keyedID(st.idKey, ref)
+	if !st.ids.mixed {
+		return [3]blobref.Ref{keyed}, 1
 	}
-	return ids, 1
+	// Rotate may move it from the second place to the first between the two looks.
+	return [3]blobref.Ref{keyed, ref, keyed}, 3
 }
 
 // keyedID is the id under which a store with keyed ids keeps a blob.
@@ -75,15 +82,22 @@ func (s *Store) look(ctx context.Context) (*state, error) {
 
 // lookAgain reads the marker. s.marker is held.
 func (s *Store) lookAgain(ctx context.Context) (*state, error) {
-	m, err := s.readMarker(ctx)
+	st, err := s.readMarker(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st := new(state)
-	if m != nil {
-		if st, err = s.openMarker(ctx, m); err != nil {
-			return nil, err
+	if st == nil {
+		// Plain ids are what keyed ones are to hide: there must be a reason to ask
+		// for them.
+		st = new(state)
+		if !s.surveyed {
+			holds, err := s.survey(ctx)
+			if err != nil {
+				return nil, err
+			}
+			s.surveyed, s.held = true, holds
 		}
+		st.empty = s.opts.KeyedIDs && !s.held
 	}
 	st.looked = time.Now()
 	s.state.Store(st)
@@ -107,7 +121,7 @@ func (s *Store) lookAnew(ctx context.Context, old *state) (*state, error) {
 			return nil, err
 		}
 	}
-	if st.ids == old.ids && bytes.Equal(st.idKey, old.idKey) {
+	if st.ids == old.ids && st.empty == old.empty && bytes.Equal(st.idKey, old.idKey) {
 		return nil, nil
 	}
 	return st, nil
@@ -115,12 +129,13 @@ func (s *Store) lookAnew(ctx context.Context, old *state) (*state, error) {
 
 // good reports whether st will do for writing.
 func (s *Store) good(st *state) bool {
-	return st != nil && st.writer != nil && (st.ids.keyed || !s.opts.KeyedIDs)
+	return st != nil && !st.damaged && st.writer != nil && (st.ids.keyed || !s.opts.KeyedIDs)
 }
 
 // ready returns the state for writing, in which writer is set. It makes the marker,
-// or a slot in it for the newest passphrase, where there is none.
-func (s *Store) ready(ctx context.Context) (*state, error) {
+// or a slot in it for the newest passphrase, where there is none. With anew it makes one
+// also where that of a store with keyed ids was lost.
+func (s *Store) ready(ctx context.Context, anew bool) (*state, error) {
 	if st := s.state.Load(); s.good(st) {
 		return st, nil
 	}
@@ -134,49 +149,48 @@ func (s *Store) ready(ctx context.Context) (*state, error) {
 	// The first time round makes what is missing. The second reads what is there,
 	// which another process may have put in its place meanwhile.
 	for range 4 {
-		m, err := s.readMarker(ctx)
+		st, err := s.readMarker(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case st == nil:
+			err = s.makeMarker(ctx, anew)
+		case st.damaged:
+			err = s.writeMarker(ctx, st.marker)
+		case s.good(st):
+			st.looked = time.Now()
+			s.state.Store(st)
+			return st, nil
+		default:
+			err = s.extendMarker(ctx, st)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if m == nil {
-			if err := s.makeMarker(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		st, err := s.openMarker(ctx, m)
-		if err != nil {
-			return nil, err
-		}
-		if !s.good(st) {
-			if err := s.extendMarker(ctx, m, st); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		st.looked = time.Now()
-		s.state.Store(st)
-		return st, nil
 	}
 	return nil, errors.New("others keep changing the marker of the store")
 }
 
-// readMarker returns the marker, from its second copy where the first is damaged. It
-// is nil where there is none, or one that was never completed.
-func (s *Store) readMarker(ctx context.Context) (*marker, error) {
+// readMarker opens the marker, or its second copy where the first is damaged. It is nil
+// where there is none, or one that was never completed.
+func (s *Store) readMarker(ctx context.Context) (*state, error) {
+	damaged := false
 	for i, id := range blobstore.EncryptionMarkers() {
-		data, err := s.inner.Get(ctx, id)
-		if errors.Is(err, blobstore.ErrNotFound) {
-			continue
-		}
-		var m *marker
-		if err == nil {
-			m, err = parseMarker(data)
-		}
-		if err == nil {
-			return m, nil
-		}
-		if i > 0 || !errors.Is(err, blobstore.ErrCorrupt) {
+		st, err := s.readCopy(ctx, id)
+		switch {
+		case err == nil:
+			st.damaged = damaged
+			return st, nil
+		case errors.Is(err, blobstore.ErrNotFound):
+		case i == 0 && errors.Is(err, blobstore.ErrCorrupt):
+			damaged = true
+		case i == 0 && errors.Is(err, ErrWrongKey):
+			// Damage to a salt looks like this too.
+			if st, serr := s.readCopy(ctx, blobstore.EncryptionMarkers()[1]); serr == nil {
+				return st, nil
+			}
+			fallthrough
+		default:
 			return nil, fmt.Errorf("reading the marker of the store: %w", err)
 		}
 	}
@@ -185,9 +199,21 @@ func (s *Store) readMarker(ctx context.Context) (*marker, error) {
 	return nil, nil
 }
 
+func (s *Store) readCopy(ctx context.Context, id blobref.Ref) (*state, error) {
+	data, err := s.inner.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseMarker(data)
+	if err != nil {
+		return nil, err
+	}
+	return s.openMarker(ctx, m)
+}
+
 // openMarker opens what the passphrases open of a marker.
 func (s *Store) openMarker(ctx context.Context, m *marker) (*state, error) {
-	st := &state{ids: m.ids, fits: true}
+	st := &state{marker: m, ids: m.ids, fits: true}
 	opened := false
 	for i := range m.slots {
 		slot := &m.slots[i]
@@ -249,48 +275,72 @@ func newIDKey(ids idScheme) []byte {
 }
 
 // makeMarker writes the first marker of a store.
-func (s *Store) makeMarker(ctx context.Context) error {
+func (s *Store) makeMarker(ctx context.Context, anew bool) error {
+	holds, err := s.survey(ctx)
+	if err != nil && !(anew && errors.Is(err, ErrTampered)) {
+		return err
+	}
 	w, err := s.newWriter(ctx)
 	if err != nil {
 		return err
 	}
-	ids := idScheme{keyed: s.opts.KeyedIDs}
-	if ids.keyed {
-		if ids.mixed, err = s.holdsBlobs(ctx); err != nil {
-			return err
-		}
-	}
+	ids := idScheme{keyed: s.opts.KeyedIDs, mixed: s.opts.KeyedIDs && holds}
 	return s.writeMarker(ctx, &marker{ids: ids, slots: []slot{newSlot(w, ids, newIDKey(ids))}})
 }
 
-// holdsBlobs reports whether the store below has a blob. One that cannot list is
-// taken for empty: asking it for plain ids, to be on the safe side, would tell it what
-// keyed ids are to hide.
-func (s *Store) holdsBlobs(ctx context.Context) (bool, error) {
+// surveyed is how many blobs a survey looks at.
+const surveyed = 4
+
+// survey looks at a store without a marker, and reports whether it holds blobs. A store
+// below that cannot list is taken for empty: to ask it for plain ids, to be on the safe
+// side, would tell it what keyed ids are to hide. Blobs that are filed under an id key
+// are ErrTampered: their marker is lost, and nothing would be found.
+func (s *Store) survey(ctx context.Context) (holds bool, err error) {
+	seen := 0
 	for info, err := range blobstore.Walk(ctx, s.inner) {
 		switch {
 		case errors.Is(err, blobstore.ErrUnsupported):
 			return false, nil
 		case err != nil && info.Ref.IsZero():
 			return false, err
-		case !isMarker(info.Ref):
-			return true, nil
+		case isMarker(info.Ref):
+			continue
+		case err == nil && s.keyedElsewhere(ctx, info.Ref):
+			return true, fmt.Errorf("%w: its blobs have keyed ids, and its marker with the key is missing; bring %s back, or have Rotate file all blobs anew", ErrTampered, blobstore.EncryptionMarkers()[0].Hex())
+		}
+		if seen++; seen == surveyed {
+			break
 		}
 	}
-	return false, nil
+	return seen > 0, nil
+}
+
+// keyedElsewhere reports whether a blob is under another id than that of its plaintext.
+func (s *Store) keyedElsewhere(ctx context.Context, id blobref.Ref) bool {
+	head, err := s.head(ctx, id)
+	if err != nil || !IsEncrypted(head) {
+		return false
+	}
+	h, err := parseHeader(head)
+	if err != nil {
+		return false
+	}
+	c, err := h.open(ctx, s.keys)
+	return err == nil && c.id != id
 }
 
 // extendMarker adds a slot for the newest passphrase, and keyed ids where they are
 // wanted. Slots that no passphrase opens are kept unless the ids change, which only
 // a slot that opens can follow.
-func (s *Store) extendMarker(ctx context.Context, m *marker, st *state) error {
+func (s *Store) extendMarker(ctx context.Context, st *state) error {
+	m := st.marker
 	next, idKey := &marker{ids: m.ids}, st.idKey
 	if s.opts.KeyedIDs && !m.ids.keyed {
-		var err error
-		next.ids.keyed = true
-		if next.ids.mixed, err = s.holdsBlobs(ctx); err != nil {
+		holds, err := s.survey(ctx)
+		if err != nil {
 			return err
 		}
+		next.ids = idScheme{keyed: true, mixed: holds}
 		idKey = newIDKey(next.ids)
 	}
 	writer := st.writer

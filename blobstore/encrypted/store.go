@@ -40,7 +40,9 @@ type Options struct {
 	Form Form
 
 	// KeyedIDs hides plaintext ids from the store below: a store that has plain ids
-	// turns to keyed ones. One that has keyed ids keeps them, whatever is said here.
+	// turns to keyed ones. One that has keyed ids keeps them, whatever is said here; but
+	// its marker says so, and who takes that away is asked for plain ids by those who do
+	// not.
 	KeyedIDs bool
 
 	// KDF is for passphrases that have no slot in the marker yet; the zero value
@@ -65,8 +67,10 @@ type Store struct {
 	opts     Options
 	chunkLog byte
 
-	state  atomic.Pointer[state]
-	marker lock // held while the marker is read or written
+	state    atomic.Pointer[state]
+	marker   lock // held while the marker is read or written
+	surveyed bool // guarded by marker: whether held was found out
+	held     bool // guarded by marker: blobs were there without a marker
 
 	// writing is held for an id while a blob is stored under it in mode Opaque, in
 	// which Rotate might put what it has read in the place of what is newer.
@@ -172,8 +176,9 @@ func (s *Store) at(ctx context.Context, ref blobref.Ref, do func(id blobref.Ref)
 		return blobstore.ErrNotFound
 	}
 	st, err := s.look(ctx)
-	for err == nil && st != nil {
+	for err == nil {
 		ids, n := st.stored(ref)
+		err = blobstore.ErrNotFound
 		for _, id := range ids[:n] {
 			if isMarker(id) {
 				return blobstore.ErrNotFound
@@ -304,7 +309,7 @@ func (s *Store) target(ctx context.Context, ref blobref.Ref) (*state, blobref.Re
 	if ref.IsZero() {
 		return nil, blobref.Ref{}, fmt.Errorf("%w: the zero reference names no blob", blobref.ErrInvalid)
 	}
-	st, err := s.ready(ctx)
+	st, err := s.ready(ctx, false)
 	if err != nil {
 		return nil, blobref.Ref{}, err
 	}
