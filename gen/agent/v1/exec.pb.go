@@ -2061,7 +2061,9 @@ var file_agent_v1_exec_proto_depIdxs = []int32{
 
 var file_agent_v1_exec_proto_once sync.Once
 
-func file_agent_v1_exec_proto_lazy() { file_agent_v1_exec_proto_once.Do(file_agent_v1_exec_proto_init) }
+func file_agent_v1_exec_proto_lazy() {
+	file_agent_v1_exec_proto_once.Do(file_agent_v1_exec_proto_init)
+}
 
 func file_agent_v1_exec_proto_init() {
 	if File_agent_v1_exec_proto != nil {

@@ -1296,7 +1296,9 @@ var file_agent_v1_run_proto_depIdxs = []int32{
 
 var file_agent_v1_run_proto_once sync.Once
 
-func file_agent_v1_run_proto_lazy() { file_agent_v1_run_proto_once.Do(file_agent_v1_run_proto_init) }
+func file_agent_v1_run_proto_lazy() {
+	file_agent_v1_run_proto_once.Do(file_agent_v1_run_proto_init)
+}
 
 func file_agent_v1_run_proto_init() {
 	if File_agent_v1_run_proto != nil {

@@ -1936,7 +1936,9 @@ var file_agent_v1_state_proto_depIdxs = []int32{
 
 var file_agent_v1_state_proto_once sync.Once
 
-func file_agent_v1_state_proto_lazy() { file_agent_v1_state_proto_once.Do(file_agent_v1_state_proto_init) }
+func file_agent_v1_state_proto_lazy() {
+	file_agent_v1_state_proto_once.Do(file_agent_v1_state_proto_init)
+}
 
 func file_agent_v1_state_proto_init() {
 	if File_agent_v1_state_proto != nil {

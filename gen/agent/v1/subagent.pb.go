@@ -991,7 +991,9 @@ var file_agent_v1_subagent_proto_depIdxs = []int32{
 
 var file_agent_v1_subagent_proto_once sync.Once
 
-func file_agent_v1_subagent_proto_lazy() { file_agent_v1_subagent_proto_once.Do(file_agent_v1_subagent_proto_init) }
+func file_agent_v1_subagent_proto_lazy() {
+	file_agent_v1_subagent_proto_once.Do(file_agent_v1_subagent_proto_init)
+}
 
 func file_agent_v1_subagent_proto_init() {
 	if File_agent_v1_subagent_proto != nil {

@@ -214,7 +214,9 @@ var file_agent_v1_todo_proto_depIdxs = []int32{
 
 var file_agent_v1_todo_proto_once sync.Once
 
-func file_agent_v1_todo_proto_lazy() { file_agent_v1_todo_proto_once.Do(file_agent_v1_todo_proto_init) }
+func file_agent_v1_todo_proto_lazy() {
+	file_agent_v1_todo_proto_once.Do(file_agent_v1_todo_proto_init)
+}
 
 func file_agent_v1_todo_proto_init() {
 	if File_agent_v1_todo_proto != nil {

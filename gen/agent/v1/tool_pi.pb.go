@@ -2345,7 +2345,9 @@ var file_agent_v1_tool_pi_proto_depIdxs = []int32{
 
 var file_agent_v1_tool_pi_proto_once sync.Once
 
-func file_agent_v1_tool_pi_proto_lazy() { file_agent_v1_tool_pi_proto_once.Do(file_agent_v1_tool_pi_proto_init) }
+func file_agent_v1_tool_pi_proto_lazy() {
+	file_agent_v1_tool_pi_proto_once.Do(file_agent_v1_tool_pi_proto_init)
+}
 
 func file_agent_v1_tool_pi_proto_init() {
 	if File_agent_v1_tool_pi_proto != nil {

@@ -1876,7 +1876,9 @@ var file_agent_v1_update_proto_depIdxs = []int32{
 
 var file_agent_v1_update_proto_once sync.Once
 
-func file_agent_v1_update_proto_lazy() { file_agent_v1_update_proto_once.Do(file_agent_v1_update_proto_init) }
+func file_agent_v1_update_proto_lazy() {
+	file_agent_v1_update_proto_once.Do(file_agent_v1_update_proto_init)
+}
 
 func file_agent_v1_update_proto_init() {
 	if File_agent_v1_update_proto != nil {

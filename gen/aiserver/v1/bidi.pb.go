@@ -303,7 +303,9 @@ var file_aiserver_v1_bidi_proto_depIdxs = []int32{
 
 var file_aiserver_v1_bidi_proto_once sync.Once
 
-func file_aiserver_v1_bidi_proto_lazy() { file_aiserver_v1_bidi_proto_once.Do(file_aiserver_v1_bidi_proto_init) }
+func file_aiserver_v1_bidi_proto_lazy() {
+	file_aiserver_v1_bidi_proto_once.Do(file_aiserver_v1_bidi_proto_init)
+}
 
 func file_aiserver_v1_bidi_proto_init() {
 	if File_aiserver_v1_bidi_proto != nil {

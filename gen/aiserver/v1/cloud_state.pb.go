@@ -1350,7 +1350,9 @@ var file_aiserver_v1_cloud_state_proto_depIdxs = []int32{
 
 var file_aiserver_v1_cloud_state_proto_once sync.Once
 
-func file_aiserver_v1_cloud_state_proto_lazy() { file_aiserver_v1_cloud_state_proto_once.Do(file_aiserver_v1_cloud_state_proto_init) }
+func file_aiserver_v1_cloud_state_proto_lazy() {
+	file_aiserver_v1_cloud_state_proto_once.Do(file_aiserver_v1_cloud_state_proto_init)
+}
 
 func file_aiserver_v1_cloud_state_proto_init() {
 	if File_aiserver_v1_cloud_state_proto != nil {

@@ -296,7 +296,9 @@ var file_anyrun_v1_common_proto_depIdxs = []int32{
 
 var file_anyrun_v1_common_proto_once sync.Once
 
-func file_anyrun_v1_common_proto_lazy() { file_anyrun_v1_common_proto_once.Do(file_anyrun_v1_common_proto_init) }
+func file_anyrun_v1_common_proto_lazy() {
+	file_anyrun_v1_common_proto_once.Do(file_anyrun_v1_common_proto_init)
+}
 
 func file_anyrun_v1_common_proto_init() {
 	if File_anyrun_v1_common_proto != nil {
