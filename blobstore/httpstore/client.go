@@ -2,6 +2,7 @@ package httpstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/internal/exact"
 	"github.com/agentrun/agentrun/blobstore/internal/pace"
 )
 
@@ -146,7 +148,9 @@ func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (
 	return true, nil
 }
 
-func (s *Store) put(ctx context.Context, ref blobref.Ref, data []byte, absent bool) error {
+func (s *Store) put(ctx context.Context, ref blobref.Ref, data []byte, absent bool) (err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
 	header := http.Header{digestHeader: {digest(sha256.Sum256(data))}}
 	if absent {
 		header.Set("If-None-Match", "*")
@@ -167,9 +171,43 @@ func (s *Store) PutBytes(ctx context.Context, data []byte) (blobref.Ref, error) 
 	return ref, nil
 }
 
+// SetStream stores the size bytes that r yields under ref, as they come.
+func (s *Store) SetStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) (err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	want := ref
+	switch {
+	case ref.IsZero():
+		err = fmt.Errorf("%w: the zero reference names no blob", blobref.ErrInvalid)
+	case size < 0 || size > s.opts.MaxStreamBytes:
+		err = fmt.Errorf("%w: it has %d bytes, the limit is %d", blobstore.ErrTooLarge, size, s.opts.MaxStreamBytes)
+	case s.opts.Mode == blobstore.Opaque:
+		want = blobref.Ref{}
+	}
+	if err == nil && size == 0 {
+		var none [1]byte
+		if n, rerr := io.ReadFull(r, none[:]); n > 0 || rerr != io.EOF {
+			return fmt.Errorf("storing %s: %w", ref, cmp.Or(rerr, exact.ErrLonger))
+		}
+		return s.Set(ctx, ref, nil)
+	}
+	if err == nil {
+		var resp *http.Response
+		if resp, err = s.do(ctx, request{method: http.MethodPut, path: ref.Hex(), body: exact.New(r, size, want), length: size}); err == nil {
+			err = resp.Body.Close()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("storing %s: %w", ref, err)
+	}
+	return nil
+}
+
 // Put sends what r yields as it comes, hashed here and there. It is not asked for
 // again after an error by any layer, since r has been read.
-func (s *Store) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error) {
+func (s *Store) Put(ctx context.Context, r io.Reader) (_ blobref.Ref, _ int64, err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
 	hash := sha256.New()
 	sent := &counted{r: io.TeeReader(r, hash), left: s.opts.MaxStreamBytes}
 	resp, err := s.do(ctx, request{method: http.MethodPost, body: sent, length: -1})

@@ -225,7 +225,12 @@ func TestAClientThatStallsIsLeft(t *testing.T) {
 }
 
 func TestLargeBodiesWaitForMemory(t *testing.T) {
-	store := memory.New(blobstore.Opaque)
+	below := memory.New(blobstore.Opaque)
+	// A store that takes no streams.
+	store := struct {
+		blobstore.Store
+		blobstore.Moder
+	}{below, below}
 	s := serve(t, store, httpstore.Options{Mode: blobstore.Opaque}, httpstore.HandlerOptions{MaxBodyBytes: 100 << 10, Memory: 100 << 10})
 	var all sync.WaitGroup
 	for i := range 8 {

@@ -85,6 +85,9 @@ type Options struct {
 	// largest that Open and Put stream. 0 is the default.
 	MaxBytes, MaxStreamBytes int64
 
+	// Observer is told of every get and set, as layer remote; nil: nobody.
+	Observer blobstore.Observer
+
 	// SpoolDir is where Open keeps what it fetched; "" is the system's directory
 	// for temporaries.
 	SpoolDir string
@@ -104,15 +107,16 @@ type Store struct {
 }
 
 var (
-	_ blobstore.Store       = (*Store)(nil)
-	_ blobstore.Stater      = (*Store)(nil)
-	_ blobstore.Walker      = (*Store)(nil)
-	_ blobstore.Deleter     = (*Store)(nil)
-	_ blobstore.Opener      = (*Store)(nil)
-	_ blobstore.RangeReader = (*Store)(nil)
-	_ blobstore.Putter      = (*Store)(nil)
-	_ blobstore.BytesPutter = (*Store)(nil)
-	_ blobstore.Moder       = (*Store)(nil)
+	_ blobstore.Store        = (*Store)(nil)
+	_ blobstore.Stater       = (*Store)(nil)
+	_ blobstore.Walker       = (*Store)(nil)
+	_ blobstore.Deleter      = (*Store)(nil)
+	_ blobstore.Opener       = (*Store)(nil)
+	_ blobstore.RangeReader  = (*Store)(nil)
+	_ blobstore.Putter       = (*Store)(nil)
+	_ blobstore.BytesPutter  = (*Store)(nil)
+	_ blobstore.StreamSetter = (*Store)(nil)
+	_ blobstore.Moder        = (*Store)(nil)
 )
 
 // Open returns the store whose blobs are at base, an http or https URL, under
@@ -204,6 +208,11 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// begin tells the observer of an operation.
+func (s *Store) begin(ctx context.Context, name string) (context.Context, blobstore.Span) {
+	return blobstore.Begin(ctx, s.opts.Observer, blobstore.Op{Layer: "remote", Name: name})
+}
+
 // Mode returns the mode that the store was opened with.
 func (s *Store) Mode() blobstore.Mode { return s.opts.Mode }
 
@@ -217,10 +226,16 @@ func (s *Store) Close() error {
 }
 
 // Flush has nothing to wait for: every call finishes its own work.
-func (s *Store) Flush(context.Context) error { return nil }
+func (s *Store) Flush(ctx context.Context) error {
+	_, span := s.begin(ctx, "flush")
+	span.End(nil)
+	return nil
+}
 
 // SetLocal stores nothing: there is no store on this machine.
-func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) error {
+func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) (err error) {
+	ctx, span := s.begin(ctx, "set_blob_locally_only")
+	defer func() { span.End(err) }()
 	if err := s.check(ctx, ref, data); err != nil {
 		return fmt.Errorf("storing %s: %w", ref, err)
 	}

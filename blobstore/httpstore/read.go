@@ -27,7 +27,9 @@ func (s *Store) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 	return data, nil
 }
 
-func (s *Store) get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
+func (s *Store) get(ctx context.Context, ref blobref.Ref) (_ []byte, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	resp, err := s.do(ctx, request{method: http.MethodGet, path: ref.Hex()})
 	if err != nil {
 		return nil, err
@@ -109,7 +111,9 @@ func (s *Store) Open(ctx context.Context, ref blobref.Ref) (blobstore.Blob, erro
 	return b, nil
 }
 
-func (s *Store) open(ctx context.Context, ref blobref.Ref) (*spool.Stream, error) {
+func (s *Store) open(ctx context.Context, ref blobref.Ref) (_ *spool.Stream, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	resp, err := s.do(ctx, request{method: http.MethodGet, path: ref.Hex()})
 	if err != nil {
 		return nil, err
@@ -158,7 +162,9 @@ func (s *Store) GetRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]
 	return data, nil
 }
 
-func (s *Store) getRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]byte, error) {
+func (s *Store) getRange(ctx context.Context, ref blobref.Ref, off, n int64) (_ []byte, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	q := request{method: http.MethodGet, path: ref.Hex()}
 	if s.opts.Mode == blobstore.Opaque {
 		if n == 0 {

@@ -115,6 +115,17 @@ func (h *Handler) put(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	if setter, ok := h.store.(blobstore.StreamSetter); ok && h.mode == blobstore.Opaque && !absent && r.ContentLength > small {
+		if r.ContentLength > h.opts.MaxStreamBytes {
+			return fmt.Errorf("%w: the limit is %d bytes", blobstore.ErrTooLarge, h.opts.MaxStreamBytes)
+		}
+		body := &proving{r: r.Body, hash: sha256.New(), digest: r.Header.Get(digestHeader)}
+		if err := setter.SetStream(r.Context(), ref, body, r.ContentLength); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
 	data, free, err := h.body(w, r)
 	if err != nil {
 		return err

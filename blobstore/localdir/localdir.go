@@ -94,6 +94,11 @@ type Options struct {
 	// DefaultMaxGetBytes.
 	MaxGetBytes int64
 
+	// Adopt lets mode Opaque have a directory that another program made, in which
+	// nothing says that it is opaque: the bytes of some of its blobs are looked at,
+	// and none of them may hash to its name.
+	Adopt bool
+
 	// FS is the file system; nil means durable.OS. Tests inject faults here.
 	FS durable.FS
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/durable"
 )
@@ -69,9 +70,42 @@ func (s *Store) checkOpaque(marked bool) error {
 	if err != nil {
 		return err
 	}
+	if s.opts.Adopt {
+		return s.adopt(entries)
+	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), tempPrefix) {
 			return fmt.Errorf("%w: it is in use, but not for opaque blobs (it holds %s and no %s); give them an empty directory", blobstore.ErrMode, e.Name(), marker)
+		}
+	}
+	return nil
+}
+
+// Adopting looks at so many blobs, of so many bytes each.
+const (
+	adoptBlobs = 16
+	adoptBytes = 4 << 20
+)
+
+// adopt refuses a directory that is not marked when a blob in it hashes to its name, as
+// those of a verified store do. What is no blob does not count: another program may have
+// files of its own there.
+func (s *Store) adopt(entries []fs.DirEntry) error {
+	looked := 0
+	for _, e := range entries {
+		ref, err := blobref.ParseHex(e.Name())
+		if err != nil || !e.Type().IsRegular() {
+			continue
+		}
+		data, err := durable.ReadFile(s.fsys, s.path(ref), adoptBytes)
+		if err != nil {
+			continue // too long to tell, or gone
+		}
+		if ref.Verify(data) {
+			return fmt.Errorf("%w: it is in use, but not for opaque blobs (%s hashes to its name); give them an empty directory", blobstore.ErrMode, e.Name())
+		}
+		if looked++; looked == adoptBlobs {
+			break
 		}
 	}
 	return nil

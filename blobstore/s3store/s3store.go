@@ -86,6 +86,9 @@ type Options struct {
 	// largest that Open and Put stream. 0 is the default.
 	MaxBytes, MaxStreamBytes int64
 
+	// Observer is told of every get and set of a Store, as layer remote; nil: nobody.
+	Observer blobstore.Observer
+
 	// SpoolDir is where streams are kept until their end is known; "" is the
 	// system's directory for temporaries.
 	SpoolDir string

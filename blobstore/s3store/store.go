@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/internal/exact"
 	"github.com/agentrun/agentrun/blobstore/internal/spool"
 )
 
@@ -21,15 +22,16 @@ import (
 type Store struct{ *bucket }
 
 var (
-	_ blobstore.Store       = (*Store)(nil)
-	_ blobstore.Stater      = (*Store)(nil)
-	_ blobstore.Walker      = (*Store)(nil)
-	_ blobstore.Deleter     = (*Store)(nil)
-	_ blobstore.Opener      = (*Store)(nil)
-	_ blobstore.RangeReader = (*Store)(nil)
-	_ blobstore.Putter      = (*Store)(nil)
-	_ blobstore.BytesPutter = (*Store)(nil)
-	_ blobstore.Moder       = (*Store)(nil)
+	_ blobstore.Store        = (*Store)(nil)
+	_ blobstore.Stater       = (*Store)(nil)
+	_ blobstore.Walker       = (*Store)(nil)
+	_ blobstore.Deleter      = (*Store)(nil)
+	_ blobstore.Opener       = (*Store)(nil)
+	_ blobstore.RangeReader  = (*Store)(nil)
+	_ blobstore.Putter       = (*Store)(nil)
+	_ blobstore.BytesPutter  = (*Store)(nil)
+	_ blobstore.StreamSetter = (*Store)(nil)
+	_ blobstore.Moder        = (*Store)(nil)
 )
 
 // Open returns the store in a bucket. It asks the service nothing yet. Close frees the
@@ -45,11 +47,20 @@ func Open(o Options) (*Store, error) {
 	return &Store{b}, nil
 }
 
+// begin tells the observer of an operation.
+func (s *Store) begin(ctx context.Context, name string) (context.Context, blobstore.Span) {
+	return blobstore.Begin(ctx, s.opts.Observer, blobstore.Op{Layer: "remote", Name: name})
+}
+
 // Mode returns the mode that the store was opened with.
 func (s *Store) Mode() blobstore.Mode { return s.opts.Mode }
 
 // Flush has nothing to wait for: every call finishes its own work.
-func (s *Store) Flush(context.Context) error { return nil }
+func (s *Store) Flush(ctx context.Context) error {
+	_, span := s.begin(ctx, "flush")
+	span.End(nil)
+	return nil
+}
 
 // check is what holds for every Set before anything is sent.
 func (s *Store) check(ctx context.Context, ref blobref.Ref, data []byte) error {
@@ -93,12 +104,14 @@ func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (
 	return true, nil
 }
 
-func (s *Store) put(ctx context.Context, ref blobref.Ref, r io.Reader, size int64, absent bool) error {
+func (s *Store) put(ctx context.Context, ref blobref.Ref, r io.Reader, size int64, absent bool) (err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
 	o := minio.PutObjectOptions{ContentType: "application/octet-stream"}
 	if absent {
 		o.SetMatchETagExcept("*")
 	}
-	_, err := s.send(ctx, s.blobKey(ref), r, size, o)
+	_, err = s.send(ctx, s.blobKey(ref), r, size, o)
 	return err
 }
 
@@ -113,7 +126,9 @@ func (b *bucket) send(ctx context.Context, key string, r io.Reader, size int64, 
 }
 
 // SetLocal stores nothing: there is no store on this machine.
-func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) error {
+func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) (err error) {
+	ctx, span := s.begin(ctx, "set_blob_locally_only")
+	defer func() { span.End(err) }()
 	if err := s.check(ctx, ref, data); err != nil {
 		return fmt.Errorf("storing %s: %w", ref, err)
 	}
@@ -144,6 +159,36 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error
 		return blobref.Ref{}, 0, fmt.Errorf("storing %s: %w", held.Ref(), err)
 	}
 	return held.Ref(), held.Size(), nil
+}
+
+// SetStream reads the size bytes that r yields and stores them under ref.
+func (s *Store) SetStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) error {
+	err := s.setStream(ctx, ref, r, size)
+	if err != nil {
+		return fmt.Errorf("storing %s: %w", ref, err)
+	}
+	return nil
+}
+
+func (s *Store) setStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) error {
+	switch {
+	case ref.IsZero():
+		return fmt.Errorf("%w: the zero reference names no blob", blobref.ErrInvalid)
+	case size < 0 || size > s.opts.MaxStreamBytes:
+		return fmt.Errorf("%w: it has %d bytes, the limit is %d", blobstore.ErrTooLarge, size, s.opts.MaxStreamBytes)
+	}
+	want := ref
+	if s.opts.Mode == blobstore.Opaque {
+		want = blobref.Ref{}
+	}
+	// The client would end a request in its middle when the stream fails, and send no
+	// more than size of a longer one.
+	held, err := spool.Read(ctx, exact.New(r, size, want), s.opts.SpoolDir, size)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	return s.put(ctx, ref, held, size, false)
 }
 
 // fetch asks for an object, or a part of it.
@@ -188,7 +233,9 @@ func (s *Store) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 	return data, nil
 }
 
-func (s *Store) get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
+func (s *Store) get(ctx context.Context, ref blobref.Ref) (_ []byte, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
 	if err != nil {
 		return nil, err
@@ -223,7 +270,9 @@ func (s *Store) Open(ctx context.Context, ref blobref.Ref) (blobstore.Blob, erro
 	return b, nil
 }
 
-func (s *Store) open(ctx context.Context, ref blobref.Ref) (*spool.Stream, error) {
+func (s *Store) open(ctx context.Context, ref blobref.Ref) (_ *spool.Stream, err error) {
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
 	if err != nil {
 		return nil, err
@@ -259,12 +308,12 @@ func (e explained) Read(p []byte) (int, error) {
 
 // GetRange returns a part of the blob. In mode Verified all of it is fetched, and what
 // lies around the part is verified and forgotten.
-func (s *Store) GetRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]byte, error) {
+func (s *Store) GetRange(ctx context.Context, ref blobref.Ref, off, n int64) (data []byte, err error) {
 	if off < 0 || n < 0 {
 		return nil, fmt.Errorf("getting %d bytes at %d of %s: negative range", n, off, ref)
 	}
-	var data []byte
-	var err error
+	ctx, span := s.begin(ctx, "get_blob")
+	defer func() { span.End(err) }()
 	if s.opts.Mode == blobstore.Verified {
 		data, err = s.verifiedRange(ctx, ref, off, n)
 	} else {

@@ -40,7 +40,6 @@ var banned = map[string]string{
 var excused = map[arrow]string{
 	{"blobstore/storetest", "testing"}:            "it is the suite that implementations of Store run",
 	{"blobstore/storetest", "pgregory.net/rapid"}: "the suite has properties",
-	{"internal/s3test", "testing"}:                "its servers end with a test",
 	{"internal/sshtest", "testing"}:               "its servers end with a test",
 	{"blobstore/diskkv", "database/sql"}:          "its format is a database",
 	{"blobstore/diskkv", "modernc.org/sqlite"}:    "the driver of that database",

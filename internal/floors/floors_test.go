@@ -122,14 +122,17 @@ var floorOf = map[string]int{
 	"kv/kvhttp":                     5,
 
 	"blobstore/internal/pace":              1,
+	"blobstore/internal/exact":             1,
 	"blobstore/s3store":                    4,
-	"internal/s3test":                      1,
+	"internal/s3test":                      4,
 	"conversation/pointers":                5,
 	"conversation/pointers/diskkvpointers": 5,
 	"conversation/pointers/s3pointers":     5,
 	"conversation/action":                  5,
 	"conversation/handler":                 5,
 	"conversation/pointers/pointerstest":   5,
+
+	"storeurl": 6,
 
 	"cmd/agentrun/internal/anew":    7,
 	"cmd/agentrun/internal/chat":    7,
@@ -172,6 +175,7 @@ var along = map[arrow]string{
 	{"blobstore/cached", "blobstore"}:                                      "a layer implements the Store interface",
 	{"blobstore/retry", "blobstore"}:                                       "a layer implements the Store interface",
 	{"blobstore/localdir", "blobstore"}:                                    "a layer implements the Store interface",
+	{"blobstore/internal/exact", "blobstore"}:                              "its errors are those of a store",
 	{"blobstore/internal/spool", "blobstore"}:                              "what it holds is a Blob",
 	{"blobstore/internal/spool", "internal/durable"}:                       "only durable makes files",
 	{"blobstore/memory", "blobstore"}:                                      "a layer implements the Store interface",

@@ -4,14 +4,18 @@ package s3test
 
 import (
 	"bytes"
-	"io/fs"
+	"crypto/rand"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 // Program names the file of versitygw where it is not in PATH.
@@ -36,41 +40,44 @@ func Start(t *testing.T) Server {
 			t.Skipf("versitygw is not installed; build it with .ci/run s3, or name it in %s", Program)
 		}
 	}
-	t.Setenv("AWS_ACCESS_KEY_ID", "test")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+	// The service of another test that took the port knows neither.
+	key, secret := rand.Text(), rand.Text()
+	t.Setenv("AWS_ACCESS_KEY_ID", key)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
 	t.Setenv("AWS_SESSION_TOKEN", "")
-	s := Server{Bucket: "bucket", Dir: filepath.Join(t.TempDir(), "s3", "bucket")}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	// Another process may take a port between its choice and its use.
+	dir := t.TempDir()
+	s := Server{Bucket: "bucket", Dir: filepath.Join(dir, "bucket")}
 	for try := 0; ; try++ {
-		address, up, said := start(t, program, filepath.Dir(s.Dir))
-		if up {
+		address, err := start(t, program, dir, key, secret, s.Bucket)
+		if err == nil {
 			s.Endpoint = "http://" + address
 			return s
 		}
-		if try == 3 {
-			t.Fatalf("versitygw does not start: %s", said)
+		if try == 5 {
+			t.Fatalf("starting versitygw: %v", err)
 		}
 	}
 }
 
-// start starts a service and waits until it answers or ends.
-func start(t *testing.T, program, dir string) (address string, up bool, said string) {
+// start starts a service, waits until it answers, and makes a bucket.
+func start(t *testing.T, program, dir, key, secret, bucket string) (address string, err error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	address = l.Addr().String()
 	l.Close()
+	client, err := minio.New(address, &minio.Options{Creds: credentials.NewStaticV4(key, secret, ""), Region: "us-east-1", MaxRetries: 1})
+	if err != nil {
+		return "", err
+	}
 	var out bytes.Buffer
 	cmd := exec.Command(program, "--port", address, "--quiet", "--keep-alive", "posix", dir)
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=test-secret")
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+key, "ROOT_SECRET_KEY="+secret)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -82,17 +89,21 @@ func start(t *testing.T, program, dir string) (address string, up bool, said str
 		<-ended
 	}
 	for tick := time.Tick(10 * time.Millisecond); ; {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			conn.Close()
+		err := client.MakeBucket(t.Context(), bucket, minio.MakeBucketOptions{})
+		if err == nil {
 			t.Cleanup(stop)
-			return address, true, ""
+			return address, nil
+		}
+		if answer := (minio.ErrorResponse{}); errors.As(err, &answer) && answer.StatusCode != 0 {
+			stop()
+			return "", fmt.Errorf("%w: %s", err, &out)
 		}
 		select {
 		case <-ended:
-			return address, false, strings.TrimSpace(out.String())
+			return "", fmt.Errorf("it ended: %s", &out)
 		case <-t.Context().Done():
 			stop()
-			return address, false, "the test ended"
+			return "", t.Context().Err()
 		case <-tick: // nobody tells when a port is open
 		}
 	}
@@ -100,19 +111,3 @@ func start(t *testing.T, program, dir string) (address string, up bool, said str
 
 // File is where the service keeps the object of that key.
 func (s Server) File(key string) string { return filepath.Join(s.Dir, filepath.FromSlash(key)) }
-
-// Objects counts the files of the bucket.
-func (s Server) Objects(t *testing.T) int {
-	t.Helper()
-	n := 0
-	err := filepath.WalkDir(s.Dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			n++
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}

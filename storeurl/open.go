@@ -1,0 +1,274 @@
+package storeurl
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/cached"
+	"github.com/agentrun/agentrun/blobstore/diskkv"
+	"github.com/agentrun/agentrun/blobstore/encrypted"
+	"github.com/agentrun/agentrun/blobstore/httpstore"
+	"github.com/agentrun/agentrun/blobstore/localdir"
+	"github.com/agentrun/agentrun/blobstore/memory"
+	"github.com/agentrun/agentrun/blobstore/retry"
+	"github.com/agentrun/agentrun/blobstore/s3store"
+	"github.com/agentrun/agentrun/blobstore/writethrough"
+	"github.com/agentrun/agentrun/kv"
+	"github.com/agentrun/agentrun/kv/kvhttp"
+)
+
+// Options say what is not in a store URL. The zero value takes tokens from the
+// environment: AGENTRUN_STORE_TOKEN or the file that AGENTRUN_STORE_TOKEN_FILE names
+// for http and https, AGENTRUN_KV_TOKEN for kv. Credentials of s3 are those that
+// package s3store lists.
+type Options struct {
+	// Sync makes what is stored on this machine survive power loss, not only the
+	// process.
+	Sync bool
+
+	// TLS configures TLS: client certificates, authorities of one's own. nil is
+	// the system's.
+	TLS *tls.Config
+
+	// Token returns the bearer token for a server of kind KV, HTTP or HTTPS, "" for
+	// none; nil takes it from the environment.
+	Token func(kind Kind, server string) (string, error)
+
+	// KDF is what new passphrases cost who guesses; the zero value is the default of
+	// package encrypted.
+	KDF encrypted.KDF
+
+	// Observer is told what every layer does; nil: nobody.
+	Observer blobstore.Observer
+
+	// Report is told what goes wrong where no caller waits; nil: nobody. It is called
+	// concurrently.
+	Report func(error)
+}
+
+// Stack is an open store with its layers.
+type Stack struct {
+	// Store is the outermost layer.
+	Store blobstore.Store
+
+	// Base is the store itself, below all layers.
+	Base blobstore.Store
+
+	// These are the layers, nil where the URL has none.
+	Encrypted    *encrypted.Store
+	Cached       *cached.Store
+	Writethrough *writethrough.Store
+
+	// Remote is where blobs go to besides, nil without remote=.
+	Remote blobstore.Store
+
+	close []func() error
+}
+
+// Close frees all layers, the outermost first. What is queued for a remote stays in the
+// queue; Flush waits for it.
+func (s *Stack) Close() error {
+	var errs []error
+	for i := len(s.close) - 1; i >= 0; i-- {
+		errs = append(errs, s.close[i]())
+	}
+	s.close = nil
+	return errors.Join(errs...)
+}
+
+// Open opens the store that a text names. The store of a directory or database is made
+// with its first blob; a remote one is asked nothing yet.
+func Open(ctx context.Context, text string, o Options) (*Stack, error) {
+	u, err := Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return u.Open(ctx, o)
+}
+
+// Open opens the store.
+func (u URL) Open(ctx context.Context, o Options) (_ *Stack, err error) {
+	s := &Stack{}
+	defer func() {
+		if err != nil {
+			_ = s.Close()
+			err = fmt.Errorf("opening store %s: %w", u, err)
+		}
+	}()
+	below := blobstore.Verified
+	if u.PassphraseFile != "" {
+		below = blobstore.Opaque
+	}
+	if s.Base, err = s.base(ctx, u, below, o); err != nil {
+		return nil, err
+	}
+	s.Store = s.Base
+	switch {
+	case u.Remote != nil:
+		if err := s.send(ctx, u, below, o); err != nil {
+			return nil, err
+		}
+	case u.Retry:
+		s.Store = retry.New(s.Store, retry.Policy{Observer: o.Observer})
+	}
+	if u.PassphraseFile != "" {
+		if s.Encrypted, err = encrypt(s.Store, u, o); err != nil {
+			return nil, err
+		}
+		s.Store = s.Encrypted
+	}
+	if u.CachedBytes > 0 {
+		s.Cached = cached.New(s.Store, cached.Options{MaxBytes: u.CachedBytes, Observer: o.Observer})
+		s.Store = s.Cached
+	}
+	return s, nil
+}
+
+// base opens the store of a URL, without its layers.
+func (s *Stack) base(ctx context.Context, u URL, mode blobstore.Mode, o Options) (blobstore.Store, error) {
+	switch u.Kind {
+	case Dir:
+		return localdir.Open(u.Place, localdir.Options{Mode: mode, Sync: o.Sync, Adopt: true})
+	case DiskKV:
+		store, damage, err := diskkv.Open(ctx, u.Place, diskkv.Options{Mode: mode, Sync: o.Sync})
+		if err != nil {
+			return nil, err
+		}
+		s.close = append(s.close, store.Close)
+		if damage != nil && o.Report != nil {
+			o.Report(damage)
+		}
+		return store, nil
+	case KV:
+		return s.peer(u, mode, o)
+	case HTTP, HTTPS:
+		token, err := o.token(u, httpstore.TokenFromEnv)
+		if err != nil {
+			return nil, err
+		}
+		store, err := httpstore.Open(u.Place, httpstore.Options{Mode: mode, Token: token, TLS: o.TLS, Observer: o.Observer})
+		if err != nil {
+			return nil, err
+		}
+		s.close = append(s.close, store.Close)
+		return store, nil
+	case S3:
+		bucket, prefix, _ := strings.Cut(u.Place, "/")
+		store, err := s3store.Open(s3store.Options{
+			Endpoint: u.Endpoint, Region: u.Region, Bucket: bucket, Prefix: prefix,
+			Mode: mode, TLS: o.TLS, Observer: o.Observer,
+		})
+		if err != nil {
+			return nil, err
+		}
+		s.close = append(s.close, store.Close)
+		return store, nil
+	case Memory:
+		return memory.New(mode), nil
+	}
+	return nil, fmt.Errorf("there is no store of kind %q", u.Kind)
+}
+
+// peer is the store of a peer that speaks the key-value stream. It is connected to when
+// it is first asked, so that a layer that works without it can be opened.
+func (s *Stack) peer(u URL, mode blobstore.Mode, o Options) (blobstore.Store, error) {
+	token, err := o.token(u, kvhttp.TokenFromEnv)
+	if err != nil {
+		return nil, err
+	}
+	remote := kv.RemoteOptions{Mode: mode, Observer: o.Observer}
+	dialer, err := kvhttp.NewDialer(u.Place, kvhttp.ServicePath, kv.MaxMessage(kv.DefaultMaxBlob), kvhttp.DialOptions{Remote: remote, Token: token, TLS: o.TLS})
+	if err != nil {
+		return nil, err
+	}
+	store := kv.NewRemote(dialer.Open, remote)
+	s.close = append(s.close, store.Close)
+	return store, nil
+}
+
+// token is the bearer token for a server.
+func (o Options) token(u URL, environment func() (string, error)) (string, error) {
+	if o.Token != nil {
+		return o.Token(u.Kind, u.Place)
+	}
+	return environment()
+}
+
+// send puts the layer that sends to a remote around the store.
+func (s *Stack) send(ctx context.Context, u URL, mode blobstore.Mode, o Options) error {
+	r := *u.Remote
+	below := mode
+	if r.PassphraseFile != "" {
+		below = blobstore.Opaque
+	}
+	remote, err := s.base(ctx, r, below, o)
+	if err != nil {
+		return fmt.Errorf("the remote: %w", err)
+	}
+	if u.Retry || r.Retry {
+		remote = retry.New(remote, retry.Policy{Observer: o.Observer})
+	}
+	if r.PassphraseFile != "" {
+		if remote, err = encrypt(remote, r, o); err != nil {
+			return fmt.Errorf("the remote: %w", err)
+		}
+	}
+	queue, err := s.queue(u)
+	if err != nil {
+		return err
+	}
+	s.Writethrough, err = writethrough.New(s.Store, remote, queue, writethrough.Options{Sync: o.Sync, Observer: o.Observer, Report: o.Report})
+	if err != nil {
+		return err
+	}
+	s.close = append(s.close, s.Writethrough.Close)
+	s.Store, s.Remote = s.Writethrough, remote
+	return nil
+}
+
+// queue is where the ids are of what is on its way to the remote: beside the store, a
+// directory for each remote. Memory has one that goes with it.
+func (s *Stack) queue(u URL) (string, error) {
+	if u.Kind == Memory {
+		dir, err := os.MkdirTemp("", "agentrun-queue-")
+		if err != nil {
+			return "", err
+		}
+		s.close = append(s.close, func() error { return os.RemoveAll(dir) })
+		return dir, nil
+	}
+	place, err := filepath.Abs(u.Place)
+	if err != nil {
+		return "", err
+	}
+	// What the remote is, without how it is used.
+	r := *u.Remote
+	if r.Kind.local() && r.Kind != Memory {
+		if r.Place, err = filepath.Abs(r.Place); err != nil {
+			return "", err
+		}
+	}
+	id := sha256.Sum256([]byte(URL{Kind: r.Kind, Place: r.Place, Endpoint: r.Endpoint, Region: r.Region}.String()))
+	return filepath.Join(place+".queue", hex.EncodeToString(id[:8])), nil
+}
+
+// encrypt puts the encrypting layer around a store.
+func encrypt(store blobstore.Store, u URL, o Options) (*encrypted.Store, error) {
+	keys, err := encrypted.OpenKeyring(u.PassphraseFile)
+	if err != nil {
+		return nil, err
+	}
+	form := encrypted.Own
+	if u.SeedForm {
+		form = encrypted.Seed
+	}
+	return encrypted.New(store, keys, encrypted.Options{Form: form, KDF: o.KDF, Observer: o.Observer})
+}
