@@ -24,6 +24,10 @@ const (
 	// turns, in the words of agent.v1: a later projection begins with it.
 	StateType = entry.CustomTypeState
 
+	// TurnType is the custom entry that begins a turn in which no user says anything: a
+	// restored one.
+	TurnType = "agentrun.state.turn"
+
 	todoType = "agentrun.todo" // package agent/plan
 )
 
@@ -104,7 +108,8 @@ func idOf(ref blobref.Ref) []byte {
 // add takes the next entry of the path, the i-th of the log.
 func (b *builder) add(ctx context.Context, i int32, e entry.Entry, span sidecar.Span) error {
 	role := e.Role()
-	if beginsTurn(role) || role == entry.RoleAssistant && (b.last == nil || b.last.shell != nil) {
+	if beginsTurn(role) || role == entry.RoleAssistant && (b.last == nil || b.last.shell != nil) ||
+		e.Type() == entry.TypeCustom && gjson.GetBytes(e.Raw(), "customType").Str == TurnType {
 		if err := b.close(ctx); err != nil {
 			return err
 		}

@@ -57,8 +57,16 @@ func (c *converter) turn(ctx context.Context, i int) error {
 		if err := c.hole(fmt.Sprintf("the user message of turn %d", i+1), t.Holes); err != nil {
 			return err
 		}
+	} else if err := c.begin(); err != nil {
+		return err
 	}
 	return c.steps(t)
+}
+
+// begin begins a turn without a user message.
+func (c *converter) begin() error {
+	_, err := c.out.add(entry.Custom{CustomType: TurnType}, "")
+	return err
 }
 
 // at moves the clock of the entries, never back.

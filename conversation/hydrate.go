@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/agentrun/agentrun/blobref"
 	agentv1 "github.com/agentrun/agentrun/gen/agent/v1"
@@ -80,11 +83,15 @@ func (s *State) fill(ctx context.Context, t *Turn, err error) error {
 	return err
 }
 
+// maxTurnBytes bounds what the steps of one turn take in memory.
+const maxTurnBytes = 1 << 30
+
 // steps reads the user message and the steps of a turn.
 func (s *State) steps(ctx context.Context, t *Turn) error {
 	ids := t.Agent.Steps
 	t.Steps = make([]*agentv1.ConversationStep, len(ids))
 	errs := make([]error, len(ids)+1)
+	var size atomic.Int64
 	parallel(s.limits.Parallel, len(ids)+1, func(i int) {
 		if i == len(ids) {
 			if len(t.Agent.UserMessage) > 0 {
@@ -96,8 +103,13 @@ func (s *State) steps(ctx context.Context, t *Turn) error {
 			return
 		}
 		step := &agentv1.ConversationStep{}
+		if size.Load() > maxTurnBytes {
+			errs[i] = &Hole{What: "step", Err: fmt.Errorf("the steps before it have %d bytes: %w", size.Load(), ErrTooMuch)}
+			return
+		}
 		if errs[i] = s.message(ctx, ids[i], "step", step); errs[i] == nil {
 			t.Steps[i] = step
+			size.Add(int64(proto.Size(step)))
 		}
 	})
 	for _, err := range errs {

@@ -51,7 +51,7 @@ type log struct {
 type place struct {
 	parent int32 // index, -1 for a root
 	line   int32
-	span   sidecar.Span // of its line in the body, with its newline
+	span   sidecar.Span // of its line in the body, with its newline; of itself where it is not alone there
 	id     string
 }
 
@@ -220,7 +220,11 @@ func (l *log) take(ctx context.Context, put sidecar.Put, list []scanned, each fu
 			return err
 		}
 		for _, e := range s.entries {
-			if err := each(l.enter(e, span), e); err != nil {
+			own := span
+			if len(s.entries) > 1 { // records that were run together
+				own = sidecar.Span{From: span.From + uint64(e.Offset()), Len: uint64(len(e.Raw()))}
+			}
+			if err := each(l.enter(e, own), e); err != nil {
 				return err
 			}
 		}
@@ -263,6 +267,15 @@ func (l *log) parse(line []byte, number int) []entry.Entry {
 		}
 	}
 	return session.LineEntries(bytes.TrimSuffix(line, []byte("\n")), 0, number)
+}
+
+// whole reports whether a last line without a newline is an entry all the same.
+func (l *log) whole(rest []byte) bool {
+	if l.migrator != nil { // a line is brought up to this version once
+		rest = bytes.TrimSpace(rest)
+		return len(rest) > 0 && rest[0] == '{' && gjson.ValidBytes(rest)
+	}
+	return len(session.LineEntries(rest, 0, l.lines+1)) > 0
 }
 
 // enter puts an entry into the tree. The parent is the nearest entry before with that

@@ -23,6 +23,7 @@ type lineWriter struct {
 	w     io.Writer
 	n     int64
 	count int
+	limit int64           // of n
 	taken map[string]bool // ids
 	seed  [32]byte        // of new ids: the same state gives the same log
 	at    time.Time       // of the next entry
@@ -86,6 +87,9 @@ func (l *lineWriter) envelope(typ, id string) []byte {
 func (l *lineWriter) end(line []byte) error {
 	sum := crc32.Checksum(line, castagnoli)
 	line = fmt.Appendf(line, `,"crc":"%08x"}`, sum)
+	if l.n+int64(len(line)) > l.limit {
+		return fmt.Errorf("its log has more than %d bytes: %w", l.limit, ErrTooMuch)
+	}
 	n, err := l.w.Write(append(line, '\n'))
 	l.n += int64(n)
 	l.count++

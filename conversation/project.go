@@ -184,7 +184,7 @@ func (p *Projector) advance(ctx context.Context, f Log) error {
 	if err := p.log.advance(ctx, f, p.w.put, each); err != nil {
 		return err
 	}
-	if rest := p.log.rest; len(rest) > 0 && len(p.log.parse(rest, p.log.lines+1)) > 0 {
+	if rest := p.log.rest; p.log.whole(rest) {
 		// A last line without a newline that is an entry all the same.
 		p.log.rest, p.again = nil, true
 		if err := p.log.line(ctx, p.w.put, rest, each); err != nil {

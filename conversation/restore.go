@@ -192,7 +192,7 @@ func (s *State) writeChanged(ctx context.Context, w io.Writer, o RestoreOptions,
 			return err
 		}
 	}
-	out := &lineWriter{w: w, taken: map[string]bool{}, at: s.began(o)}
+	out := &lineWriter{w: w, limit: s.limits.Bytes, taken: map[string]bool{}, at: s.began(o)}
 	for _, p := range l.entries {
 		out.taken[p.id] = true
 	}
@@ -238,6 +238,11 @@ func (s *State) moved(ctx context.Context, i int, turns *knownTurns, l *log, kno
 		if r, ok := turns.take(blobref.FromSum([32]byte(id))); ok {
 			entries, err := known.entries(ctx, l, r.Spans)
 			if err == nil {
+				if len(entries) > 0 && !beginsTurn(entries[0].Role()) {
+					if err := c.begin(); err != nil {
+						return err
+					}
+				}
 				for _, e := range entries {
 					if err := c.out.again(e); err != nil {
 						return err
@@ -396,7 +401,7 @@ func (s *State) began(o RestoreOptions) time.Time {
 
 // convertAll writes the log of a state without a sidecar.
 func (s *State) convertAll(ctx context.Context, w io.Writer, o RestoreOptions, r *Restored) error {
-	out := &lineWriter{w: w, taken: map[string]bool{}, at: s.began(o)}
+	out := &lineWriter{w: w, limit: s.limits.Bytes, taken: map[string]bool{}, at: s.began(o)}
 	if err := s.header(out, o); err != nil {
 		return err
 	}

@@ -49,10 +49,7 @@ func (t *turn) line(s sidecar.Span, at time.Time) {
 		t.ended = max(t.ended, ms)
 	}
 	if n := len(t.spans); n > 0 {
-		switch last := &t.spans[n-1]; {
-		case *last == s:
-			return // several entries on one line
-		case last.From+last.Len == s.From:
+		if last := &t.spans[n-1]; last.From+last.Len == s.From {
 			last.Len += s.Len
 			return
 		}
