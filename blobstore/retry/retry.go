@@ -61,7 +61,8 @@ type Policy struct {
 	Wait, MaxWait time.Duration
 
 	// AttemptTimeout ends an attempt, and Timeout a whole call; 0 means 30 s and
-	// 2 min, a negative one never. The context of the caller ends both.
+	// 2 min, a negative one never. The context of the caller ends both. An attempt
+	// must have the time for the largest blob that Get and Set carry as a whole.
 	AttemptTimeout, Timeout time.Duration
 
 	// Budget is how many attempts that are not first ones all calls together may
