@@ -130,7 +130,11 @@ var errEnough = errors.New("enough rows")
 // Options.BusyTimeout says. Nothing was stored; trying again is safe.
 var ErrBusy = errors.New("the database is locked by another process")
 
-// Primary result codes of SQLite, https://www.sqlite.org/rescode.html.
+// ErrUnfinished means that another program died in the middle of a transaction, and
+// that it has to be taken back before the file can be read. Opening the file with that program does it.
+var ErrUnfinished = errors.New("a transaction of its program is not finished")
+
+// Result codes of SQLite, https://www.sqlite.org/rescode.html.
 const (
 	codeError    = 1
 	codeBusy     = 5
@@ -140,6 +144,8 @@ const (
 	codeCantOpen = 14
 	codeTooBig   = 18
 	codeNotADB   = 26
+
+	codeReadOnlyRollback = 776 // extended
 )
 
 // describe says in the words of package blobstore what an error of SQLite means.
@@ -148,6 +154,10 @@ func describe(err error) error {
 	case codeBusy, codeLocked:
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	case codeReadOnly:
+		var serr *sqlite.Error
+		if errors.As(err, &serr) && serr.Code() == codeReadOnlyRollback {
+			return fmt.Errorf("%w: %w", ErrUnfinished, err)
+		}
 		return fmt.Errorf("%w: %w", blobstore.ErrReadOnly, err)
 	case codeCorrupt, codeNotADB:
 		return fmt.Errorf("%w: %w", errDamaged, err)

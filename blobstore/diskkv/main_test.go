@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore/diskkv"
 )
@@ -34,6 +36,10 @@ func TestMain(m *testing.M) {
 		err = writeUntilKilled(file)
 	case "counter":
 		err = countUp(file)
+	case "locks":
+		err = showLocks(file)
+	case "interrupted":
+		err = endInTheMiddle(file)
 	case "reader":
 		err = readUnprivileged(file)
 	}
@@ -170,4 +176,38 @@ func readUnprivileged(file string) error {
 	err = s.Set(ctx, blobref.Of(inLog), inLog)
 	fmt.Println(s.ReadOnly(), isReadOnly(err))
 	return s.Close()
+}
+
+// showLocks says whether another process has a lock on the bytes by which SQLite tells
+// that a database is read.
+func showLocks(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 0x40000002, Len: 510}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
+		return err
+	}
+	fmt.Println(lock.Type != unix.F_UNLCK)
+	return nil
+}
+
+// endInTheMiddle is another program that dies in a transaction which has reached its
+// file already.
+func endInTheMiddle(file string) error {
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=cache_size(1)")
+	if err != nil {
+		return err
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	for i := range 100 {
+		if _, err := tx.Exec("INSERT INTO cursorDiskKV VALUES(?, zeroblob(10000))", fmt.Sprint(i)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

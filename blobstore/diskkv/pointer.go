@@ -237,7 +237,7 @@ func (s *Store) History(ctx context.Context, conversation string) iter.Seq2[Poin
 			fail(Pointer{}, err)
 			return
 		}
-		for row, err := range s.rows(ctx, historyPrefix+conversation+":", ", value") {
+		for row, err := range s.rows(ctx, historyPrefix+conversation+":", historyColumns) {
 			if err != nil {
 				fail(Pointer{}, err)
 				return
@@ -256,6 +256,9 @@ func (s *Store) History(ctx context.Context, conversation string) iter.Seq2[Poin
 		}
 	}
 }
+
+// historyColumns are a line of the history, unless it is too long to be one.
+const historyColumns = ", CASE WHEN octet_length(value) <= 1024 THEN value END"
 
 func parseHistory(key, line string) (Pointer, error) {
 	parts := strings.SplitN(line, " ", 4)

@@ -1,15 +1,18 @@
 package diskkv_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/diskkv"
 )
 
@@ -153,4 +156,75 @@ func kill(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 		t.Fatal(err)
 	}
 	return cmd
+}
+
+func TestClosingOneStoreOfAFileLeavesTheLocksOfTheOther(t *testing.T) {
+	path := temp(t)
+	s := open(t, path, diskkv.Options{})
+	ref, err := s.PutBytes(t.Context(), inLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := func() string {
+		t.Helper()
+		cmd, out, _ := other(t, "locks", path)
+		if !out.Scan() {
+			t.Fatal("no answer")
+		}
+		text := out.Text()
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if locked() != "true" {
+		t.Fatal("an open store holds no lock")
+	}
+	for _, opts := range []diskkv.Options{{}, {ReadOnly: true}} {
+		second := open(t, path, opts)
+		if _, err := second.Get(t.Context(), ref); err != nil {
+			t.Error(err)
+		}
+		if err := second.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := diskkv.Open(t.Context(), path, diskkv.Options{Mode: blobstore.Opaque}); !errors.Is(err, blobstore.ErrMode) {
+			t.Errorf("Open in the other mode = %v", err)
+		}
+		if locked() != "true" {
+			t.Fatalf("%+v: the locks are gone", opts)
+		}
+	}
+}
+
+func TestATransactionThatItsProgramDidNotEndIsNotRead(t *testing.T) {
+	path := temp(t)
+	foreign(t, path, []foreignRow{{ref: blobref.Of(inLog), value: inLog}})
+	cmd, _, _ := other(t, "interrupted", path)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path + "-journal"); err != nil || info.Size() == 0 {
+		t.Fatalf("no transaction was left: %v", err)
+	}
+	before := snapshot(t, filepath.Dir(path))
+	s, _, err := diskkv.Open(t.Context(), path, diskkv.Options{})
+	if err == nil {
+		_, err = s.Get(t.Context(), blobref.Of(inLog))
+		t.Logf("Get = %v, Close = %v", err, s.Close())
+	}
+	t.Log(err)
+	if !errors.Is(err, diskkv.ErrUnfinished) {
+		t.Errorf("it was read: %v", err)
+	}
+	if after := snapshot(t, filepath.Dir(path)); after != before {
+		t.Errorf("before:\n%safter:\n%s", before, after)
+	}
+	// Its own program, or SQLite's, takes the transaction back.
+	if err := execute(t, path, "DELETE FROM cursorDiskKV WHERE key = '1'"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := open(t, path, diskkv.Options{}).Get(t.Context(), blobref.Of(inLog)); err != nil || !bytes.Equal(got, inLog) {
+		t.Errorf("Get = %q, %v", got, err)
+	}
 }

@@ -55,7 +55,7 @@ type record struct {
 
 // recordColumns are the value of a key, unless it is too long, its length, and its note.
 const recordColumns = ", octet_length(value), CASE WHEN octet_length(value) <= %d THEN value END," +
-	" (SELECT n.value FROM cursorDiskKV AS n WHERE n.key = '" + notePrefix + "' || cursorDiskKV.key)"
+	" (SELECT CASE WHEN octet_length(n.value) <= 64 THEN n.value END FROM cursorDiskKV AS n WHERE n.key = '" + notePrefix + "' || cursorDiskKV.key)"
 
 // parseRecord reads a row of recordColumns, behind its key. In a file of our own every
 // record has a note that fits.

@@ -306,7 +306,7 @@ func (s *Store) inspect(ctx context.Context, x *source, c *conn) error {
 		}
 		tables, text = tables+1, textOf(v[3])
 		return nil
-	}, "SELECT type, name, rootpage, sql FROM sqlite_schema WHERE lower(name) = 'cursordiskkv' OR lower(tbl_name) = 'cursordiskkv'")
+	}, "SELECT type, name, rootpage, CASE WHEN octet_length(sql) <= 1024 THEN sql END FROM sqlite_schema WHERE lower(name) = 'cursordiskkv' OR lower(tbl_name) = 'cursordiskkv'")
 	if err != nil {
 		if code := codeOf(err); code == codeNotADB || code == codeError {
 			return fmt.Errorf("%w: %w", ErrFormat, err)
@@ -341,7 +341,7 @@ func (s *Store) readMarks(ctx context.Context, x *source, c *conn, schema string
 	err := c.query(ctx, func(v []driver.Value) error {
 		marks[textOf(v[0])] = textOf(v[1])
 		return nil
-	}, "SELECT key, value FROM cursorDiskKV WHERE key IN ('"+formatKey+"', '"+modeKey+"')")
+	}, "SELECT key, CASE WHEN octet_length(value) <= 64 THEN value END FROM cursorDiskKV WHERE key IN ('"+formatKey+"', '"+modeKey+"')")
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 
 	"github.com/agentrun/agentrun/blobstore"
 )
@@ -27,10 +26,12 @@ func (s *Store) Verify(ctx context.Context) iter.Seq2[Finding, error] {
 			more = more && yield(Finding{Key: key, Err: err}, nil)
 		}
 		for _, look := range []func(context.Context, func(string, error)) error{s.verifyStructure, s.verifyBlobs, s.verifyRecords, s.verifyHistory} {
-			if err := look(ctx, func(key string, err error) { tell(key, err) }); err != nil && more {
-				more = yield(Finding{}, fmt.Errorf("verifying %s: %w", s.path, err)) && false
-			}
+			err := look(ctx, tell)
 			if !more {
+				return
+			}
+			if err != nil {
+				yield(Finding{}, fmt.Errorf("verifying %s: %w", s.path, err))
 				return
 			}
 		}
@@ -138,7 +139,7 @@ func (s *Store) readRecordRaw(ctx context.Context, key string) (r record, err er
 }
 
 func (s *Store) verifyHistory(ctx context.Context, tell func(string, error)) error {
-	for row, err := range s.rows(ctx, historyPrefix, ", value") {
+	for row, err := range s.rows(ctx, historyPrefix, historyColumns) {
 		key := ""
 		if err == nil {
 			key = textOf(row[0])
@@ -149,7 +150,7 @@ func (s *Store) verifyHistory(ctx context.Context, tell func(string, error)) err
 		if !damage(err) {
 			return err
 		}
-		tell(strings.TrimSpace(key), err)
+		tell(key, err)
 		if key == "" {
 			return nil
 		}

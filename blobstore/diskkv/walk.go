@@ -49,9 +49,9 @@ func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, erro
 const page = 1000
 
 // rows yields columns of the keys that begin with prefix, in the order of the keys; the
-// first column is the key.
+// first column is the key. Keys that are longer than any of ours are passed over.
 func (s *Store) rows(ctx context.Context, prefix, columns string) iter.Seq2[[]driver.Value, error] {
-	text := "SELECT key" + columns + " FROM cursorDiskKV WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
+	text := "SELECT key" + columns + " FROM cursorDiskKV WHERE key > ? AND key < ? AND octet_length(key) <= 1024 ORDER BY key LIMIT ?"
 	return func(yield func([]driver.Value, error) bool) {
 		last := prefix
 		for {
