@@ -34,7 +34,9 @@ type state struct {
 func (st *state) stored(ref blobref.Ref) (ids [3]blobref.Ref, n int) {
 	switch {
 	case st.empty:
-		return ids, 0
+		// What nobody has: that the store below cannot do what is asked of it shows
+		// all the same.
+		return [3]blobref.Ref{keyedID(newIDKey(idScheme{keyed: true}), ref)}, 1
 	case !st.ids.keyed:
 		return [3]blobref.Ref{ref}, 1
 	}
@@ -148,27 +150,52 @@ func (s *Store) ready(ctx context.Context, anew bool) (*state, error) {
 	}
 	// The first time round makes what is missing. The second reads what is there,
 	// which another process may have put in its place meanwhile.
-	for range 4 {
+	for range 5 {
 		st, err := s.readMarker(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
+		}
+		twice := false
+		switch {
 		case st == nil:
 			err = s.makeMarker(ctx, anew)
-		case st.damaged:
-			err = s.writeMarker(ctx, st.marker)
-		case s.good(st):
-			st.looked = time.Now()
-			s.state.Store(st)
-			return st, nil
-		default:
+		case !s.good(st) && !st.damaged:
 			err = s.extendMarker(ctx, st)
+		default:
+			if twice, err = s.keptTwice(ctx, st.marker); err == nil && !twice {
+				err = s.writeMarker(ctx, st.marker)
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
+		st.damaged = !twice
+		if twice && s.good(st) {
+			st.looked = time.Now()
+			s.state.Store(st)
+			return st, nil
+		}
 	}
 	return nil, errors.New("others keep changing the marker of the store")
+}
+
+// keptTwice reports whether both copies are what m says. Before they are no blob is
+// stored: a blob under a keyed id must not depend on one copy.
+func (s *Store) keptTwice(ctx context.Context, m *marker) (bool, error) {
+	want := m.encode()
+	for _, id := range blobstore.EncryptionMarkers() {
+		data, err := s.inner.Get(ctx, id)
+		if errors.Is(err, blobstore.ErrNotFound) || errors.Is(err, blobstore.ErrCorrupt) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading the marker of the store: %w", err)
+		}
+		if !bytes.Equal(data, want) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // readMarker opens the marker, or its second copy where the first is damaged. It is nil

@@ -178,7 +178,6 @@ func (s *Store) at(ctx context.Context, ref blobref.Ref, do func(id blobref.Ref)
 	st, err := s.look(ctx)
 	for err == nil {
 		ids, n := st.stored(ref)
-		err = blobstore.ErrNotFound
 		for _, id := range ids[:n] {
 			if isMarker(id) {
 				return blobstore.ErrNotFound

@@ -88,6 +88,7 @@ func TestStore(t *testing.T) {
 			})
 		}
 		run(name+" over memory", 16<<20, func() blobstore.Store { return memory.New(blobstore.Opaque) })
+		run(name+" over a store without abilities", 1<<20, func() blobstore.Store { return whole{memory.New(blobstore.Opaque)} })
 		base, n := t.TempDir(), 0
 		run(name+" over a directory", 4<<20, func() blobstore.Store {
 			n++
