@@ -40,5 +40,7 @@
 //
 // Remote dials again when something is to be asked, and asks again what was not
 // answered: both requests can be repeated. Each call returns once. A set whose
-// acknowledgement was lost is stored twice, which is storing it once.
+// acknowledgement was lost is stored twice, which is storing it once; but where the
+// other side is blobstore.Opaque and still carries out what came over the broken
+// stream, that may come behind a later set of other bytes under the same id.
 package kv
