@@ -21,6 +21,7 @@ import (
 	"github.com/agentrun/agentrun/blobstore/retry"
 	"github.com/agentrun/agentrun/blobstore/s3store"
 	"github.com/agentrun/agentrun/blobstore/writethrough"
+	"github.com/agentrun/agentrun/conversation/pointers"
 	"github.com/agentrun/agentrun/kv"
 	"github.com/agentrun/agentrun/kv/kvhttp"
 )
@@ -70,7 +71,9 @@ type Stack struct {
 	// Remote is where blobs go to besides, nil without remote=.
 	Remote blobstore.Store
 
-	close []func() error
+	close  []func() error
+	url    URL
+	memory pointers.Memory // of a mem
 }
 
 // Close frees all layers, the outermost first. What is queued for a remote stays in the
@@ -96,7 +99,7 @@ func Open(ctx context.Context, text string, o Options) (*Stack, error) {
 
 // Open opens the store.
 func (u URL) Open(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{}
+	s := &Stack{url: u}
 	defer func() {
 		if err != nil {
 			_ = s.Close()

@@ -79,12 +79,10 @@ func reasonOf(info task.Info) string {
 }
 
 func newTaskCommand(env *environment) *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "task",
 		Short: "Speak to an agent",
-		Args:  cobra.NoArgs,
-	}
-	cmd.AddCommand(&cobra.Command{
+	}, &cobra.Command{
 		Use:   "send ID TEXT",
 		Short: "Say something to an agent",
 		Long: `send says TEXT to the agent ID of the session: main, or a subagent such as
@@ -99,9 +97,7 @@ once.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.sendTask(cmd.Context(), args[0], args[1])
 		},
-	})
-	cmd.AddCommand(newTaskMergeCommand(env))
-	return cmd
+	}, newTaskMergeCommand(env))
 }
 
 // sendTask says something to an agent of the session.

@@ -49,6 +49,7 @@ var verbs = [...]struct {
 	{"task", newTaskCommand, false},
 	{"agents", newAgentsCommand, false},
 	{"hooks", newHooksCommand, false},
+	{"state", newStateCommand, false},
 }
 
 // commands makes the command that the arguments name first: all of them with their flags would take longer than many a

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/localdir"
+	"github.com/agentrun/agentrun/conversation"
+	"github.com/agentrun/agentrun/session"
+)
+
+func newStateCommand(env *environment) *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "state",
+		Short: "Make a session the state of a conversation, and the other way round",
+		Long: `state turns sessions into the form in which other agents and machines know a
+conversation, agent.v1.ConversationStateStructure, whose parts are blobs, and
+such states into sessions. What that form has no place for goes along beside it:
+a state that nobody changed becomes the same session again, to the byte.
+
+A checkpoint is a state that is kept: the latest one of a conversation (which is
+a session, by its id), and one for each message of a person (a bubble, by the id
+of its entry).`,
+	}, newStateExportCommand(env), newStateImportCommand(env),
+		newStateCheckpointCommand(env), newStateCheckpointsCommand(env), newStateRestoreCommand(env))
+}
+
+// stateExport is the command state export.
+type stateExport struct {
+	*environment
+	out   outputFile
+	store storeFlag
+}
+
+func newStateExportCommand(env *environment) *cobra.Command {
+	x := stateExport{environment: env}
+	cmd := &cobra.Command{
+		Use:   "export [ID]",
+		Short: "Write the state of a session to a file",
+		Long: `export writes the state of a session, as protobuf, with all blobs that it refers
+to: agentrun state import makes a session of it elsewhere. To programs that know
+the message alone the blobs are a field that they do not know.
+
+With --store the blobs go to that store, and the file has the state alone.
+
+With --json it prints the state as canonical JSON; a FILE called *.json gets that,
+too.`,
+		Example: `  agentrun state export -o work.binpb
+  agentrun state export 01a1fa9b -o work.binpb --store dir:/mnt/blobs
+  agentrun state export --json | jq '.turns | length'`,
+		Args:              positional(0, 1, "at most one session"),
+		ValidArgsFunction: completeSession(env),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return x.interruptible(cmd.Context(), func(ctx context.Context) error { return x.run(ctx, only(args, 0)) })
+		},
+	}
+	cmd.Flags().StringVarP(&x.out.name, "output", "o", "", "write to `FILE`, - for the standard output")
+	cmd.Flags().BoolVar(&x.out.force, "force", false, "replace a file that is there")
+	x.store.addTo(cmd)
+	return cmd
+}
+
+func (x *stateExport) run(ctx context.Context, arg string) (err error) {
+	switch {
+	case x.out.name == "" && !x.json:
+		return usagef("say where to: agentrun state export -o FILE")
+	case x.out.name == "-" && x.json:
+		return usagef("either the state or its JSON goes to the standard output: leave out --json, or -o -")
+	case x.out.name == "-" && isTerminal(x.stdout):
+		return usagef("a state is no text for a terminal: give -o FILE, or a pipe, or --json")
+	}
+	if x.out.name != "" {
+		if err := x.out.check(); err != nil {
+			return err
+		}
+	}
+	m, s, err := x.view(ctx, arg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeSession(s, err) }()
+	store, done, err := x.exportStore(ctx, m)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	p, err := conversation.NewSessionProjector(m, s, store).Project(ctx)
+	if err != nil {
+		return err
+	}
+	if err := store.Flush(ctx); err != nil {
+		return err
+	}
+	x.tellHoles(p.Holes)
+	if x.out.name != "" {
+		if err := x.writeState(ctx, store, p); err != nil {
+			return err
+		}
+	}
+	if !x.json {
+		return nil
+	}
+	text, err := conversation.JSON(p.State)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(x.stdout, "%s\n", text)
+	return err
+}
+
+// exportStore is where the blobs of the state go: the store that was named, else a directory for as long as this takes.
+func (x *stateExport) exportStore(ctx context.Context, m *session.Manager) (blobstore.Store, func() error, error) {
+	if x.store.url != "" {
+		return x.store.open(ctx, x.environment, m)
+	}
+	return scratchStore(m.Home())
+}
+
+// scratchStore is a store for the length of a command: in memory it would be as large as the session.
+func scratchStore(home string) (blobstore.Store, func() error, error) {
+	parent := "" // that of the system
+	if info, err := os.Stat(home); err == nil && info.IsDir() {
+		parent = home // where there is room for another one of what is there
+	}
+	dir, err := os.MkdirTemp(parent, ".tmp-state-")
+	if err != nil {
+		if dir, err = os.MkdirTemp("", "agentrun-state-"); err != nil {
+			return nil, nil, err
+		}
+	}
+	store, err := localdir.Open(dir, localdir.Options{})
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return store, func() error { return os.RemoveAll(dir) }, nil
+}
+
+func (x *stateExport) writeState(ctx context.Context, store blobstore.Store, p conversation.Projection) error {
+	var holes []*conversation.Hole
+	err := x.out.write(ctx, x.stdout, func(w io.Writer) error {
+		switch {
+		case filepath.Ext(x.out.name) == ".json":
+			text, err := conversation.JSON(p.State)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(w, "%s\n", text)
+			return err
+		case x.store.url != "":
+			_, err := w.Write(p.State)
+			return err
+		}
+		t, err := conversation.StateForTransfer(ctx, store, p.Root, conversation.Limits{})
+		if err != nil {
+			return err
+		}
+		holes, err = t.Write(w)
+		return err
+	})
+	x.tellHoles(holes)
+	return err
+}
+
+// tellHoles says what is not there of a state.
+func (e *environment) tellHoles(holes []*conversation.Hole) {
+	const most = 20
+	for _, h := range holes[:min(len(holes), most)] {
+		e.remark("not in it: %s", oneLine(h.Error()))
+	}
+	if n := len(holes) - most; n > 0 {
+		e.remark("and %s more are not in it", count(int64(n), "blob", "blobs"))
+	}
+}
+
+// stateImport is the command state import.
+type stateImport struct {
+	*environment
+	maps  pathMaps
+	store storeFlag
+}
+
+func newStateImportCommand(env *environment) *cobra.Command {
+	x := stateImport{environment: env}
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Make a session of a state",
+		Long: `import makes a session of a state in a file, - for the standard input: one that
+agentrun state export wrote, or that another program has, in any of its forms
+(protobuf, "~" and base64, hexadecimal digits; the old form with its parts inside,
+too). What is not in the file is looked for in the store that --store names, else
+in the home.
+
+The session has the id that it had; where the home has a session of that id it
+gets a new one. What a state refers to and is nowhere to be found is said, and
+costs what it holds.
+
+With --json it prints an object: session, path.`,
+		Example: `  agentrun state import work.binpb
+  agentrun state import state.txt --store diskkv:$HOME/state.vscdb
+  agentrun state import work.binpb --map /home/ann/work=$PWD`,
+		Args: positional(1, 1, "the file to import"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return x.interruptible(cmd.Context(), func(ctx context.Context) error { return x.run(ctx, args[0]) })
+		},
+	}
+	cmd.Flags().Var(&x.maps, "map", "`OLD=NEW`: what lay in OLD lies in NEW here; may be given more than once")
+	x.store.addTo(cmd)
+	return cmd
+}
+
+func (x *stateImport) run(ctx context.Context, name string) (err error) {
+	if x.session != "" {
+		return usagef("import makes a session of its own: leave --session out")
+	}
+	m, err := x.manager()
+	if err != nil {
+		return err
+	}
+	in := io.Reader(os.Stdin)
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("importing a state: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	below, done, err := x.store.open(ctx, x.environment, m)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	scratch, remove, err := scratchStore(m.Home())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	store := overlay{upper: scratch, lower: below}
+	root, err := conversation.ReadTransfer(ctx, in, store)
+	if err != nil {
+		return fmt.Errorf("importing %s: %w", name, err)
+	}
+	return x.importState(ctx, m, store, root, conversation.ImportOptions{Map: x.maps})
+}
+
+// importState makes a session of a state and reports it.
+func (e *environment) importState(ctx context.Context, m *session.Manager, store blobstore.Store, root blobref.Ref, o conversation.ImportOptions) error {
+	s, err := conversation.Load(ctx, store, root, conversation.Limits{})
+	if err != nil {
+		return err
+	}
+	made, err := conversation.Import(ctx, m, s, o)
+	if err != nil {
+		return err
+	}
+	e.tellHoles(made.Holes)
+	if e.json {
+		return printJSON(e.stdout, struct {
+			Session string `json:"session"`
+			Path    string `json:"path"`
+		}{made.Session, made.Path})
+	}
+	how := fmt.Sprintf("%s of it were converted", count(int64(made.Converted), "turn", "turns"))
+	if made.Exact {
+		how = "its entries are as they were, to the byte"
+	}
+	e.remark("session %s: %s; %s", made.Session, made.Path, how)
+	return nil
+}
+
+// overlay reads what the upper store does not have from the lower one, and stores into the upper one.
+type overlay struct{ upper, lower blobstore.Store }
+
+func (o overlay) Get(ctx context.Context, r blobref.Ref) ([]byte, error) {
+	data, err := o.upper.Get(ctx, r)
+	if errors.Is(err, blobstore.ErrNotFound) {
+		return o.lower.Get(ctx, r)
+	}
+	return data, err
+}
+
+func (o overlay) Set(ctx context.Context, r blobref.Ref, data []byte) error {
+	return o.upper.Set(ctx, r, data)
+}
+
+func (o overlay) SetLocal(ctx context.Context, r blobref.Ref, data []byte) error {
+	return o.upper.SetLocal(ctx, r, data)
+}
+
+func (o overlay) Flush(ctx context.Context) error { return o.upper.Flush(ctx) }
+
+func (o overlay) Mode() blobstore.Mode { return blobstore.ModeOf(o.upper) }

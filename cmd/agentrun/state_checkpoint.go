@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/blobref"
+	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/conversation"
+	"github.com/agentrun/agentrun/conversation/pointers"
+	"github.com/agentrun/agentrun/session"
+)
+
+// checkpointTries is how often a checkpoint is made anew of a session of which somebody else made one meanwhile.
+const checkpointTries = 8
+
+func newStateCheckpointCommand(env *environment) *cobra.Command {
+	var store storeFlag
+	cmd := &cobra.Command{
+		Use:   "checkpoint [ID]",
+		Short: "Keep the state of a session as it is now",
+		Long: `checkpoint stores the state of a session, in the home or with --store elsewhere,
+and makes it the latest one of its conversation, and the one at the last message
+of a person. What earlier states of it have is not stored again.
+
+A checkpoint keeps its blobs: agentrun gc leaves them.
+
+With --json it prints an object: conversation, blob.`,
+		Example: `  agentrun state checkpoint
+  agentrun state checkpoint 01a1fa9b --store s3://bucket?endpoint=https://host`,
+		Args:              positional(0, 1, "at most one session"),
+		ValidArgsFunction: completeSession(env),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.interruptible(cmd.Context(), func(ctx context.Context) error {
+				return env.stateCheckpoint(ctx, only(args, 0), store)
+			})
+		},
+	}
+	store.addTo(cmd)
+	return cmd
+}
+
+func (e *environment) stateCheckpoint(ctx context.Context, arg string, flag storeFlag) (err error) {
+	m, s, err := e.view(ctx, arg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = closeSession(s, err) }()
+	kept, done, err := flag.openPointers(ctx, e, m)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	projector := conversation.NewSessionProjector(m, s, kept.blobs)
+	for try := 1; ; try++ {
+		p, err := kept.checkpoint(ctx, s.ID(), projector)
+		if errors.Is(err, pointers.ErrConflict) && try < checkpointTries {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		e.tellHoles(p.Holes)
+		if e.json {
+			return printJSON(e.stdout, struct {
+				Conversation string `json:"conversation"`
+				Blob         string `json:"blob"`
+			}{s.ID(), p.Root.String()})
+		}
+		e.remark("conversation %s is kept: %s, %s", s.ID(), p.Root, count(int64(p.Turns), "turn", "turns"))
+		return nil
+	}
+}
+
+// keptStates are a store of blobs and the pointers to states in it.
+type keptStates struct {
+	blobs    blobstore.Store
+	pointers pointers.Pointers
+}
+
+// checkpoint makes the state of a session, as it is now, the latest one.
+func (k keptStates) checkpoint(ctx context.Context, id string, projector *conversation.SessionProjector) (conversation.Projection, error) {
+	latest, err := k.pointers.Get(ctx, id, "")
+	if err != nil && !errors.Is(err, pointers.ErrNotFound) {
+		return conversation.Projection{}, err
+	}
+	p, err := projector.Project(ctx)
+	if err != nil {
+		return p, err
+	}
+	if err := k.blobs.Flush(ctx); err != nil {
+		return p, err
+	}
+	changes := []pointers.Change{{Old: latest.Ref, New: p.Root}}
+	bubble, err := k.bubble(ctx, p)
+	if err != nil {
+		return p, err
+	}
+	if bubble != "" {
+		at, err := k.pointers.Get(ctx, id, bubble)
+		if err != nil && !errors.Is(err, pointers.ErrNotFound) {
+			return p, err
+		}
+		changes = append(changes, pointers.Change{Bubble: bubble, Old: at.Ref, New: p.Root})
+	}
+	return p, k.pointers.CompareAndSet(ctx, id, changes...)
+}
+
+// bubble is the newest message of a person in a state, "" where there is none.
+func (k keptStates) bubble(ctx context.Context, p conversation.Projection) (string, error) {
+	s, err := conversation.New(p.State, k.blobs, conversation.Limits{})
+	if err != nil {
+		return "", err
+	}
+	for i := s.Len() - 1; i >= 0; i-- {
+		t, err := s.Turn(ctx, i)
+		if err != nil {
+			return "", err
+		}
+		if id := t.User.GetMessageId(); id != "" && pointers.CheckID("bubble", id) == nil {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
+func newStateCheckpointsCommand(env *environment) *cobra.Command {
+	var store storeFlag
+	var history bool
+	cmd := &cobra.Command{
+		Use:   "checkpoints [CONVERSATION]",
+		Short: "List the states that are kept",
+		Long: `checkpoints lists the states that are kept in the home, or in the store that
+--store names: of each conversation the latest one, and those at messages.
+
+With --history it lists what they were set to, newest first, of one CONVERSATION.
+
+With --json it prints one object a line: conversation, bubble (the message, null
+for the latest state), blob, time (null where that is not known).`,
+		Example: `  agentrun state checkpoints
+  agentrun state checkpoints --json | jq -r .blob`,
+		Args: positional(0, 1, "at most one conversation"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if history && len(args) == 0 {
+				return usagef("name the conversation, as in: agentrun state checkpoints --history CONVERSATION")
+			}
+			return env.stateCheckpoints(cmd.Context(), only(args, 0), store, history)
+		},
+	}
+	cmd.Flags().BoolVar(&history, "history", false, "list earlier ones, too")
+	store.addTo(cmd)
+	return cmd
+}
+
+func (e *environment) stateCheckpoints(ctx context.Context, conversationID string, flag storeFlag, history bool) (err error) {
+	m, err := e.manager()
+	if err != nil {
+		return err
+	}
+	kept, done, err := flag.openPointers(ctx, e, m)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	list := kept.pointers.List(ctx)
+	if history {
+		list = kept.pointers.History(ctx, conversationID)
+	}
+	out := table(e.stdout)
+	if !e.json && !e.quiet {
+		fmt.Fprintln(out, "CONVERSATION\tMESSAGE\tBLOB\tTIME")
+	}
+	var failed error
+	for p, err := range list {
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if conversationID != "" && p.Conversation != conversationID {
+			continue
+		}
+		if err := e.printPointer(out, p); err != nil {
+			return err
+		}
+	}
+	return errors.Join(failed, out.Flush())
+}
+
+func (e *environment) printPointer(out flusher, p pointers.Pointer) error {
+	if e.json {
+		return printJSON(e.stdout, struct {
+			Conversation string  `json:"conversation"`
+			Bubble       *string `json:"bubble"`
+			Blob         string  `json:"blob"`
+			Time         *string `json:"time"`
+		}{p.Conversation, orNull(p.Bubble), p.Ref.String(), timestamp(p.Time)})
+	}
+	bubble, at := p.Bubble, "-"
+	if bubble == "" {
+		bubble = "-"
+	}
+	if !p.Time.IsZero() {
+		at = p.Time.Local().Format(time.DateTime)
+	}
+	_, err := fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", p.Conversation, bubble, p.Ref, at)
+	return err
+}
+
+func newStateRestoreCommand(env *environment) *cobra.Command {
+	var store storeFlag
+	var bubble string
+	var maps pathMaps
+	cmd := &cobra.Command{
+		Use:   "restore CONVERSATION",
+		Short: "Make a new session of a state that is kept",
+		Long: `restore makes a session of the latest state of a conversation, or with --bubble
+of the one at a message; agentrun state checkpoints lists them. It has the id of
+the conversation where the home has no session of that id, else a new one: what
+is there stays as it is.
+
+With --json it prints an object: session, path.`,
+		Example: `  agentrun state restore 01a1fa9b-79d4-7b5c-8c8e-0b6c2f0a9d11
+  agentrun state restore CONVERSATION --bubble ID --store dir:/mnt/blobs`,
+		Args: positional(1, 1, "the conversation to restore; agentrun state checkpoints lists them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.interruptible(cmd.Context(), func(ctx context.Context) error {
+				return env.stateRestore(ctx, args[0], bubble, store, conversation.ImportOptions{Map: maps})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&bubble, "bubble", "", "the state at the message `ID`")
+	cmd.Flags().Var(&maps, "map", "`OLD=NEW`: what lay in OLD lies in NEW here; may be given more than once")
+	store.addTo(cmd)
+	return cmd
+}
+
+func (e *environment) stateRestore(ctx context.Context, conversationID, bubble string, flag storeFlag, o conversation.ImportOptions) (err error) {
+	if e.session != "" {
+		return usagef("restore makes a session of its own: leave --session out")
+	}
+	m, err := e.manager()
+	if err != nil {
+		return err
+	}
+	kept, done, err := flag.openPointers(ctx, e, m)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	p, err := kept.pointers.Get(ctx, conversationID, bubble)
+	if errors.Is(err, pointers.ErrNotFound) {
+		return fmt.Errorf("%w; agentrun state checkpoints lists those there are", err)
+	}
+	if err != nil {
+		return err
+	}
+	return e.importState(ctx, m, kept.blobs, p.Ref, o)
+}
+
+// citedByCheckpoints are the blobs that the checkpoints in a home need, for agentrun gc.
+func citedByCheckpoints(ctx context.Context, home string) iter.Seq2[blobref.Ref, error] {
+	return func(yield func(blobref.Ref, error) bool) {
+		var store blobstore.Store
+		for p, err := range pointers.OpenDir(pointers.DirOf(home), pointers.DirOptions{}).List(ctx) {
+			if err == nil && store == nil {
+				var m *session.Manager
+				if m, err = session.OpenManager(home, session.Options{}); err == nil {
+					store = m.Blobs()
+				}
+			}
+			if err != nil {
+				if !yield(blobref.Ref{}, err) {
+					return
+				}
+				continue
+			}
+			for r, err := range conversation.Walk(ctx, store, p.Ref, conversation.Limits{}) {
+				if err != nil {
+					err = fmt.Errorf("%s: %w", pointers.Name(p.Conversation, p.Bubble), err)
+				}
+				if !yield(r, err) {
+					return
+				}
+			}
+		}
+	}
+}
