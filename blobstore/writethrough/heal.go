@@ -16,22 +16,15 @@ var _ blobstore.Healer = (*Store)(nil)
 // has not reached that yet stays as it is: blobstore.ErrCorrupt, as where both stores
 // have the same bytes.
 func (s *Store) Heal(ctx context.Context, ref blobref.Ref) error {
-	if err := s.heal(ctx, ref); err != nil {
+	if err := s.change(ctx, ref, func() error { return s.heal(ctx, ref) }); err != nil {
 		return fmt.Errorf("healing %s: %w", ref, err)
 	}
 	return nil
 }
 
 func (s *Store) heal(ctx context.Context, ref blobref.Ref) error {
-	unlock, err := s.refs.lock(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	defer s.fetchs.outdate(ref) // it may have got the same damage
-
 	waits := false
-	err = s.log.Update(ctx, func() []idlog.Record {
+	err := s.log.Update(ctx, func() []idlog.Record {
 		waits = s.queue.waits(ref)
 		return nil
 	})
