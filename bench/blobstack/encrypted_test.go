@@ -20,8 +20,15 @@ import (
 // the median of each and how fast ours is against raw: 1 is as fast.
 func alternately(b *testing.B, ours, raw func() error) {
 	b.Helper()
+	alternatelyAfter(b, func() {}, ours, raw)
+}
+
+// alternatelyAfter is alternately that calls prepare before each run, outside of its time.
+func alternatelyAfter(b *testing.B, prepare func(), ours, raw func() error) {
+	b.Helper()
 	var took [2][]time.Duration
 	run := func(which int, do func() error) {
+		prepare()
 		start := time.Now()
 		err := do()
 		took[which] = append(took[which], time.Since(start))
