@@ -270,6 +270,7 @@ var errClosed = errors.New("the writethrough store was closed")
 // Reconcile queues every blob that the local store has and the remote has not, and
 // returns how many these are. It is for a queue that was damaged, or lost, and ends
 // ErrQueueDamaged. Nothing tells it which blobs came by SetLocal: they are sent too.
+// In mode Opaque, where the remote may have other bytes, that is all local blobs.
 // Both stores must be able to list or to describe blobs, else the error matches
 // blobstore.ErrUnsupported.
 func (s *Store) Reconcile(ctx context.Context) (int, error) {

@@ -156,7 +156,7 @@ func TestSendUntilKilled(t *testing.T) {
 
 func childPlace(t *testing.T) string {
 	if os.Getenv(childEnv) != t.Name() {
-		t.Skip("runs only as a child of TestKillWithWritesBehindLosesNothing")
+		t.Skip("runs only as a child of another test")
 	}
 	return os.Getenv(childDir)
 }
@@ -187,5 +187,48 @@ func (c child) kill(t *testing.T) {
 	}
 	if state, err := c.cmd.Process.Wait(); err != nil || state.Exited() {
 		t.Fatalf("the child was not killed: %v, %v", state, err)
+	}
+}
+
+// TestAnotherProcessSendsWhatThisOneStores has a child store blobs while this process
+// is the one that sends, and the child wait for them.
+func TestAnotherProcessSendsWhatThisOneStores(t *testing.T) {
+	dir := t.TempDir()
+	remote := openCounting(t, dir)
+	s := open(t, openDir(t, filepath.Join(dir, "local"), blobstore.Verified), remote, filepath.Join(dir, "queue"), writethrough.Options{})
+	set(t, s, 0)
+	flush(t, s) // so this one sends
+	writer := startChild(t, dir, "TestStoreAndFlush")
+	var said string
+	for writer.out.Scan() {
+		said += writer.out.Text() + "\n"
+	}
+	if err := writer.cmd.Wait(); err != nil {
+		t.Fatalf("the child failed: %v\n%s", err, said)
+	}
+	for i := range 200 {
+		if !has(t, remote.Store, i) {
+			t.Fatalf("blob %d was flushed and has not arrived", i)
+		}
+	}
+	for ref, n := range remote.arrivals(t) {
+		if n != 1 {
+			t.Errorf("%v arrived %d times", ref, n)
+		}
+	}
+}
+
+func TestStoreAndFlush(t *testing.T) {
+	dir := childPlace(t)
+	// Its own way to the remote is never used.
+	remote := faultstore.New(openDir(t, filepath.Join(dir, "remote"), blobstore.Verified))
+	remote.Plan(faultstore.Always(faultstore.Fault{Before: faultstore.ErrInjected}, faultstore.Set, faultstore.Stat))
+	s := open(t, openDir(t, filepath.Join(dir, "local"), blobstore.Verified), remote, filepath.Join(dir, "queue"), writethrough.Options{})
+	for i := range 200 {
+		set(t, s, i)
+	}
+	flush(t, s)
+	if n := len(sets(remote)); n > 0 {
+		t.Errorf("%d blobs were sent from here", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -70,6 +72,16 @@ func TestARecordOfANewerVersionIsRefused(t *testing.T) {
 	binary.LittleEndian.PutUint32(b[copySize-4:], crc32.Checksum(b[:copySize-4], castagnoli))
 	if got, err := parseRecord(b); !errors.Is(err, ErrNewer) {
 		t.Errorf("it is %+v, %v", got, err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, logName), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), nil, dir, false, nil); !errors.Is(err, ErrNewer) {
+		t.Errorf("Open = %v", err)
+	}
+	if now, err := os.ReadFile(filepath.Join(dir, logName)); err != nil || !bytes.Equal(now, b) {
+		t.Errorf("the log was changed, %v", err)
 	}
 }
 
