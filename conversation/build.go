@@ -24,9 +24,10 @@ const (
 	// turns, in the words of agent.v1: a later projection begins with it.
 	StateType = entry.CustomTypeState
 
-	// TurnType is the custom entry that begins a turn in which no user says anything: a
-	// restored one.
-	TurnType = "agentrun.state.turn"
+	// TurnType is the custom entry behind a turn that was converted: it names the turn of
+	// the state, which a projection uses again as long as nothing was added. Without a
+	// turn it begins one in which no user says anything.
+	TurnType = entry.CustomTypeStateTurn
 
 	todoType = "agentrun.todo" // package agent/plan
 )
@@ -47,6 +48,10 @@ type builder struct {
 	turns   []builtTurn
 	records sidecar.Builder // of turns, but for the last one
 	last    *turn           // the last one, nil before the first
+
+	// subagent is what a restored state said of this one as a subagent: JSON, a
+	// keptSubagent.
+	subagent []byte
 
 	// named are blobs of the session that the state names, and that nobody has copied.
 	named []blobref.Ref
@@ -108,14 +113,17 @@ func idOf(ref blobref.Ref) []byte {
 // add takes the next entry of the path, the i-th of the log.
 func (b *builder) add(ctx context.Context, i int32, e entry.Entry, span sidecar.Span) error {
 	role := e.Role()
-	if beginsTurn(role) || role == entry.RoleAssistant && (b.last == nil || b.last.shell != nil) ||
-		e.Type() == entry.TypeCustom && gjson.GetBytes(e.Raw(), "customType").Str == TurnType {
+	if beginsTurn(role) || role == entry.RoleAssistant && (b.last == nil || b.last.shell != nil) || isBegin(e) {
 		if err := b.close(ctx); err != nil {
 			return err
 		}
-		b.last = &turn{}
+		b.last = &turn{first: e.ID()}
 	}
 	if b.last != nil {
+		if role != "" || e.Type() == entry.TypeCustom && isBegin(e) {
+			b.last.entries++
+			b.last.kept = nil
+		}
 		b.last.line(span, e.Time())
 	}
 	if role != "" && e.Type() != entry.TypeCompaction {
@@ -139,6 +147,34 @@ func (b *builder) add(ctx context.Context, i int32, e entry.Entry, span sidecar.
 	return nil
 }
 
+// isBegin reports whether an entry begins a turn without a user message.
+func isBegin(e entry.Entry) bool {
+	if e.Type() != entry.TypeCustom {
+		return false
+	}
+	m := gjson.GetManyBytes(e.Raw(), "customType", "data.turn")
+	return m[0].Str == TurnType && !m[1].Exists()
+}
+
+// keptTurn says which turn of a state some entries were made of.
+type keptTurn struct {
+	Turn    blobref.Ref   `json:"turn"`
+	First   string        `json:"first"`   // the first of them
+	Entries int           `json:"entries"` // that are messages, or begin the turn
+	Began   uint64        `json:"began,omitempty"`
+	Took    uint64        `json:"took,omitempty"`
+	Blobs   []blobref.Ref `json:"blobs"` // that it names
+}
+
+// same takes the turn that the last entries were made of, if they are still all of it.
+func (b *builder) same(data string) {
+	var k keptTurn
+	if b.last == nil || json.Unmarshal([]byte(data), &k) != nil || k.Turn.IsZero() || k.First != b.last.first || k.Entries != b.last.entries {
+		return
+	}
+	b.last.kept = &k
+}
+
 // close ends the last turn.
 func (b *builder) close(ctx context.Context) error {
 	if b.last == nil {
@@ -155,6 +191,10 @@ func (b *builder) close(ctx context.Context) error {
 
 // turn stores a turn.
 func (b *builder) turn(ctx context.Context, t *turn) (id blobref.Ref, timing *agentv1.StepTiming, r sidecar.Record, err error) {
+	if k := t.kept; k != nil {
+		timing = &agentv1.StepTiming{DurationMs: k.Took, TimestampMs: k.Began}
+		return k.Turn, timing, sidecar.Record{ID: k.Turn, Weight: 1, Count: 1, Spans: t.spans}, nil
+	}
 	m, err := t.message(ctx, b)
 	if err != nil {
 		return id, nil, r, err
@@ -272,7 +312,10 @@ func (b *builder) custom(ctx context.Context, e entry.Entry) error {
 	case entry.CustomTypeCheckpoint:
 		b.files(m[1].Get("files"))
 	case StateType:
+		b.subagent = bytes.Clone([]byte(m[1].Get("subagent").Raw))
 		return b.base(ctx, m[1].Get("state").Str)
+	case TurnType:
+		b.same(m[1].Raw)
 	}
 	return nil
 }

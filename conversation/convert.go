@@ -28,6 +28,14 @@ type converter struct {
 	out   *lineWriter
 	holes []*Hole
 	cited []blobref.Ref // by what it wrote
+
+	subagent *keptSubagent // nil for a session that is none
+}
+
+// keptSubagent is what a state said of a subagent, beside the state of that.
+type keptSubagent struct {
+	ID      string `json:"id"`
+	Message []byte `json:"message"` // a SubagentPersistedState
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -43,6 +51,48 @@ func (c *converter) turn(ctx context.Context, i int) error {
 	if ms := t.Timing.GetTimestampMs(); ms > 0 {
 		c.at(ms)
 	}
+	c.out.first, c.out.messages = "", 0
+	if err := c.entries(ctx, i, t); err != nil {
+		return err
+	}
+	return c.keep(ctx, t)
+}
+
+// keep says which turn the entries before were made of, unless something was missing.
+func (c *converter) keep(ctx context.Context, t *Turn) error {
+	if len(t.Holes) > 0 || t.ID.IsZero() || c.out.first == "" {
+		return nil
+	}
+	k := keptTurn{
+		Turn: t.ID, First: c.out.first, Entries: c.out.messages,
+		Began: t.Timing.GetTimestampMs(), Took: t.Timing.GetDurationMs(), Blobs: []blobref.Ref{},
+	}
+	w := &walker{store: c.s.store, limits: c.s.limits, seen: map[blobref.Ref]uint16{}}
+	w.add(visit{ref: t.ID, kind: kindTurn})
+	var failed error
+	w.run(ctx, func(ref blobref.Ref, err error) bool {
+		var h *Hole
+		if errors.As(err, &h) {
+			c.holes = append(c.holes, h)
+		} else if failed = err; err == nil && ref != t.ID {
+			k.Blobs = append(k.Blobs, ref)
+		}
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	c.cited = append(append(c.cited, t.ID), k.Blobs...)
+	data, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("writing which turn was converted: %w", err)
+	}
+	_, err = c.out.add(entry.Custom{CustomType: TurnType, Data: data}, "")
+	return err
+}
+
+// entries writes the messages of turn i.
+func (c *converter) entries(ctx context.Context, i int, t *Turn) error {
 	switch {
 	case t.Shell != nil:
 		return c.shell(t)
@@ -316,7 +366,7 @@ func (c *converter) rest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(state) == 0 {
+	if len(state) == 0 && c.subagent == nil {
 		return nil
 	}
 	kept := &agentv1.ConversationStateStructure{}
@@ -336,9 +386,10 @@ func (c *converter) rest(ctx context.Context) error {
 	}
 	c.cited = append(c.cited, blobs...)
 	data, err := json.Marshal(struct {
-		State string        `json:"state"`
-		Blobs []blobref.Ref `json:"blobs"` // that the state names: collectors and copies go by it
-	}{base64.StdEncoding.EncodeToString(state), blobs})
+		State    string        `json:"state"`
+		Blobs    []blobref.Ref `json:"blobs"` // that the state names: collectors and copies go by it
+		Subagent *keptSubagent `json:"subagent,omitempty"`
+	}{base64.StdEncoding.EncodeToString(state), blobs, c.subagent})
 	if err != nil {
 		return fmt.Errorf("writing what the state says beside its turns: %w", err)
 	}

@@ -110,8 +110,7 @@ func Text(state []byte) string { return "~" + base64.StdEncoding.EncodeToString(
 
 // Parse reads a state of either form, in its bytes or its text form, over a store that
 // has its blobs. A legacy one is upgraded: its parts are blobs in memory, over the store.
-// file_states, summary_archive and turns_old become what took their place, where that
-// can be told.
+// See State.Upgrade for old fields of the newer form.
 func Parse(data []byte, store blobstore.Store, l Limits) (*State, error) {
 	if isText(data) {
 		var err error

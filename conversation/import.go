@@ -55,6 +55,9 @@ func Import(ctx context.Context, m *session.Manager, s *State, o ImportOptions) 
 	if err != nil {
 		return Imported{}, fmt.Errorf("making a session id: %w", err)
 	}
+	if s, err = s.Upgrade(ctx); err != nil {
+		return Imported{}, err
+	}
 	in := &importer{m: m, o: o, names: map[string]bool{}}
 	log := stream(ctx, s, RestoreOptions{ID: id.String(), CWD: o.CWD})
 	defer log.stop()
@@ -227,7 +230,12 @@ func (in *importer) subagents(ctx context.Context, s *State, parent, root string
 		if err != nil {
 			return fmt.Errorf("making a session id: %w", err)
 		}
-		if err := in.subagent(ctx, sub, file, RestoreOptions{ID: id.String(), CWD: in.o.CWD, Parent: root}); err != nil {
+		said, err := marshal.Marshal(sub.Message)
+		if err != nil {
+			return fmt.Errorf("subagent %.200q: %w", sub.ID, err)
+		}
+		o := RestoreOptions{ID: id.String(), CWD: in.o.CWD, Parent: root, subagent: &keptSubagent{sub.ID, said}}
+		if err := in.subagent(ctx, sub, file, o); err != nil {
 			return err
 		}
 		if err := in.subagents(ctx, sub.State, name, id.String(), depth+1); err != nil {

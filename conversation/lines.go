@@ -28,6 +28,9 @@ type lineWriter struct {
 	seed  [32]byte        // of new ids: the same state gives the same log
 	at    time.Time       // of the next entry
 	leaf  string          // "" for none
+
+	first    string // entry since this was set to ""
+	messages int    // since it was set to 0: entries that are messages, or begin a turn
 }
 
 // id is an id that no entry has: want, or 24 hexadecimal digits.
@@ -62,6 +65,12 @@ func (l *lineWriter) add(b entry.Body, want string) (string, error) {
 		return "", fmt.Errorf("writing a %s: %w", b.EntryType(), err)
 	}
 	id := l.id(want)
+	if l.first == "" {
+		l.first = id
+	}
+	if c, ok := b.(entry.Custom); !ok || c.CustomType == TurnType && c.Data == nil {
+		l.messages++
+	}
 	line := l.envelope(b.EntryType(), id)
 	line = append(line, fields...)
 	return id, l.end(line)

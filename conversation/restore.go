@@ -26,6 +26,8 @@ type RestoreOptions struct {
 	Time    time.Time
 	// Parent is the id of the session whose subagent it is, "" for none.
 	Parent string
+
+	subagent *keptSubagent
 }
 
 // Restored says what a log was made of.
@@ -200,7 +202,7 @@ func (s *State) writeChanged(ctx context.Context, w io.Writer, o RestoreOptions,
 	if err != nil {
 		return err
 	}
-	c := &converter{s: s, out: out}
+	c := &converter{s: s, out: out, subagent: o.subagent}
 	same := 0
 	for same < len(turns.order) && same < s.Len() && bytes.Equal(idOf(turns.order[same].ID), s.Message.Turns[same]) {
 		same++
@@ -406,7 +408,7 @@ func (s *State) convertAll(ctx context.Context, w io.Writer, o RestoreOptions, r
 		return err
 	}
 	out.count = 0
-	c := &converter{s: s, out: out}
+	c := &converter{s: s, out: out, subagent: o.subagent}
 	if err := s.summaryFirst(ctx, c); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package conversation
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -295,6 +296,13 @@ func (t *subTree) one(ctx context.Context, sub *projectedSub, under map[string][
 		CreatedTimestampMs: msOf(sub.began), SubagentType: subagentType(valid(sub.agent)),
 		Environment: agentv1.SubagentExecutionEnvironment_SUBAGENT_EXECUTION_ENVIRONMENT_LOCAL,
 	}
+	if k := known.p.kept(); k != nil {
+		// What another program said of it, and nothing here does, stays.
+		before := &agentv1.SubagentPersistedState{}
+		if proto.Unmarshal(k.Message, before) == nil {
+			m, sub.name = before, k.ID
+		}
+	}
 	if info, err := os.Stat(path); err == nil {
 		m.LastUsedTimestampMs = msOf(info.ModTime())
 	}
@@ -312,6 +320,15 @@ func msOf(t time.Time) uint64 {
 		return 0
 	}
 	return uint64(max(0, t.UnixMilli()))
+}
+
+// kept is what a restored state said of the session as a subagent, nil for nothing.
+func (p *Projector) kept() *keptSubagent {
+	var k keptSubagent
+	if p.b == nil || len(p.b.subagent) == 0 || json.Unmarshal(p.b.subagent, &k) != nil || k.ID == "" {
+		return nil
+	}
+	return &k
 }
 
 // lastTime is when the last turn ended, in milliseconds, 0 when that is not known.

@@ -22,6 +22,10 @@ import (
 
 // turn is a turn that may grow.
 type turn struct {
+	first   string // id of its first entry
+	entries int    // that are messages
+	kept    *keptTurn
+
 	user    []byte // id of its UserMessage, nil for none
 	shell   *agentv1.ShellConversationTurnStructure
 	request string

@@ -1,7 +1,10 @@
 package conversation
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -153,4 +156,62 @@ func (u *upgrader) file(f *agentv1.FileState) *agentv1.FileStateStructure {
 		s.InitialContent = u.bytes([]byte(*f.InitialContent))
 	}
 	return s
+}
+
+// Upgrade returns the state with what older versions have in its place today: file_states
+// as file_states_v2, summary_archive as the first of summary_archives, and, where there
+// are no turns, turns_old as turns if all of them are ids of such. What is made anew is
+// in memory, over the store. What cannot be read stays as it is. s is not changed, and is
+// returned where there is nothing to do.
+func (s *State) Upgrade(ctx context.Context) (*State, error) {
+	m := s.Message
+	if len(m.FileStates) == 0 && len(m.SummaryArchive) == 0 && (len(m.TurnsOld) == 0 || len(m.Turns) > 0) {
+		return s, nil
+	}
+	m = proto.CloneOf(m)
+	over := newOverlay(s.store)
+	u := &upgrader{ctx: ctx, w: newWriter(over)}
+	for _, path := range sortedKeys(m.FileStates) {
+		f := &agentv1.FileState{}
+		if err := s.message(ctx, m.FileStates[path], "state of a file", f); holeOf(err) != nil {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		if m.FileStatesV2 == nil {
+			m.FileStatesV2 = map[string]*agentv1.FileStateStructure{}
+		}
+		if _, newer := m.FileStatesV2[path]; !newer {
+			m.FileStatesV2[path] = u.file(f)
+		}
+		delete(m.FileStates, path)
+	}
+	if len(m.SummaryArchive) > 0 {
+		known := func(id []byte) bool { return bytes.Equal(id, m.SummaryArchive) }
+		if !slices.ContainsFunc(m.SummaryArchives, known) {
+			m.SummaryArchives = append([][]byte{m.SummaryArchive}, m.SummaryArchives...)
+		}
+		m.SummaryArchive = nil
+	}
+	if len(m.TurnsOld) > 0 && len(m.Turns) == 0 && s.areTurns(ctx, m.TurnsOld) {
+		m.Turns, m.TurnsOld = m.TurnsOld, nil
+	}
+	if u.err == nil {
+		u.err = u.w.sync(ctx)
+	}
+	if u.err != nil {
+		return nil, fmt.Errorf("upgrading a conversation state: %w", u.err)
+	}
+	return &State{Message: m, store: over, limits: s.limits, fields: s.fields, side: s.side}, nil
+}
+
+// areTurns reports whether all of some values are ids of turns.
+func (s *State) areTurns(ctx context.Context, ids [][]byte) bool {
+	for _, id := range ids {
+		t := &agentv1.ConversationTurnStructure{}
+		if s.message(ctx, id, "turn", t) != nil || t.Turn == nil {
+			return false
+		}
+	}
+	return true
 }

@@ -252,7 +252,7 @@ var errCited = errors.New("cited")
 func blobsIn(raw []byte) (refs []blobref.Ref) {
 	if bytes.Contains(raw, []byte(`"customType"`)) {
 		switch gjson.GetBytes(raw, "customType").Str {
-		case entry.CustomTypeCheckpoint, entry.CustomTypeState:
+		case entry.CustomTypeCheckpoint, entry.CustomTypeState, entry.CustomTypeStateTurn:
 			return persist.Refs(raw)
 		}
 	}

@@ -134,6 +134,11 @@ const CustomTypeCheckpoint = "agentrun.checkpoint"
 // that the state names.
 const CustomTypeState = "agentrun.state"
 
+// CustomTypeStateTurn is the customType of an entry that says which turn of a
+// conversation state the entries before it were made of, or that a turn begins there. Its
+// references to blobs are that turn and what it names.
+const CustomTypeStateTurn = "agentrun.state.turn"
+
 // Custom is data of an extension. No model sees it.
 type Custom struct {
 	CustomType string          `json:"customType"`
