@@ -18,17 +18,19 @@ const blobPrefix = "agentKv:blob:"
 
 func blobKey(ref blobref.Ref) string { return blobPrefix + ref.Hex() }
 
+// selectValue is the value of a key and its length, unless that is more than a limit.
+const selectValue = "SELECT octet_length(value), CASE WHEN octet_length(value) <= ? THEN value END FROM cursorDiskKV WHERE key = ?"
+
 const (
-	selectValue = "SELECT octet_length(value), CASE WHEN octet_length(value) <= ? THEN value END FROM cursorDiskKV WHERE key = ?"
 	insertValue = "INSERT OR IGNORE INTO cursorDiskKV(key, value) VALUES(?, ?)"
 	updateValue = "UPDATE cursorDiskKV SET value = ? WHERE key = ?"
 	upsertValue = "INSERT INTO cursorDiskKV(key, value) VALUES(?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value"
 	deleteValue = "DELETE FROM cursorDiskKV WHERE key = ?"
 )
 
-// valueOf returns the value of a key, or errNoValue: a null is as good as none. One of
+// valueOf returns the value of a key by selectValue, or another form's text for that, or errNoValue: a null is as good as none. One of
 // more than limit bytes is blobstore.ErrTooLarge.
-func valueOf(ctx context.Context, c *conn, key string, limit int64) (value driver.Value, err error) {
+func valueOf(ctx context.Context, c *conn, text, key string, limit int64) (value driver.Value, err error) {
 	found := false
 	err = c.query(ctx, func(v []driver.Value) error {
 		size, ok := v[0].(int64)
@@ -40,18 +42,22 @@ func valueOf(ctx context.Context, c *conn, key string, limit int64) (value drive
 		}
 		found, value = true, v[1]
 		return errEnough // a row is all there is, and asking costs
-	}, selectValue, limit, key)
+	}, text, limit, key)
 	if err == nil && !found {
 		err = errNoValue
 	}
 	return value, err
 }
 
-// readValue is valueOf for a key of the file.
-func (s *Store) readValue(ctx context.Context, key string, limit int64) (value driver.Value, own bool, err error) {
+// readBlob is valueOf for a blob of the file.
+func (s *Store) readBlob(ctx context.Context, ref blobref.Ref, limit int64) (value driver.Value, own bool, err error) {
 	err = s.read(ctx, func(src *source, c *conn) (err error) {
 		own = src.made
-		value, err = valueOf(src.patience(ctx), c, key, limit)
+		if src.chat {
+			value, err = valueOf(src.patience(ctx), c, selectChatBlob, ref.Hex(), limit)
+			return err
+		}
+		value, err = valueOf(src.patience(ctx), c, selectValue, blobKey(ref), limit)
 		return err
 	})
 	if errors.Is(err, errAbsent) {
@@ -82,7 +88,7 @@ func (s *Store) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 
 func (s *Store) get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 	// Text is twice as long as what it says, and may have space around it.
-	value, own, err := s.readValue(ctx, blobKey(ref), 2*s.opts.MaxBytes+64)
+	value, own, err := s.readBlob(ctx, ref, 2*s.opts.MaxBytes+64)
 	if errors.Is(err, errNoValue) {
 		return nil, blobstore.ErrNotFound
 	}
@@ -154,7 +160,7 @@ func (s *Store) put(c *conn, ref blobref.Ref, data []byte) error {
 		return err
 	}
 	// It is there: the right bytes, or others, by damage.
-	is, err := valueOf(ctx, c, key, int64(len(value)))
+	is, err := valueOf(ctx, c, selectValue, key, int64(len(value)))
 	if raw, ok := is.([]byte); err == nil && ok && bytes.Equal(raw, value) {
 		return s.settle(c)
 	}

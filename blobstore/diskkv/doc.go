@@ -29,24 +29,29 @@
 // as they are, the empty one too; in another's, what the hash does not decide is read as the programs that wrote
 // it do: 0x00 is nothing, and text hexadecimal before base64.
 //
+// A file with tables blobs (id TEXT, data BLOB) and meta (key, value) instead, the
+// store.db of one chat of a command-line program, is read as well: its blobs in all forms
+// of above, and LatestRoot.
+//
 // # Whose file
 //
 // A file is ours when its header has the application id 0x6167726e ("agrn") and its
 // table the key agentrun:format. Any other file is read only (blobstore.ErrReadOnly), and
-// neither it nor anything beside it is ever changed, made or removed:
+// neither it nor anything beside it is changed, made or removed:
 //
 //   - With a rollback journal, or with a log (-wal) and its index (-shm) beside it, it is
 //     read with SQLite's own locks. What its program has written to the log is seen,
 //     whether that program runs or was killed. While the store is open, the program finds
-//     another reader: it leaves its log where it is when it closes.
+//     another reader: it leaves its log where it is when it closes. (One exception: SQLite may
+//     make an empty log where that program removes its own in the instant of opening.)
 //   - With neither, it is read as it is, without locks, and looked at before and after
 //     each operation: when it, or its log, was changed meanwhile, it is opened anew
 //     and the operation repeated.
 //   - A log without its index is nobody's who runs, and SQLite would make the index: the
 //     two are copied to a private directory for temporaries and read there.
 //
-// A file with an interrupted transaction of a rollback journal can be read once its
-// own program opened it.
+// A file whose program died in the middle of a transaction with a rollback journal is
+// ErrUnfinished until that program opened it again.
 //
 // # Promises
 //

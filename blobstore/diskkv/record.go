@@ -110,6 +110,9 @@ func findRecord(ctx context.Context, c *conn, made bool, key string, limit int64
 // readRecord reads a record of the file.
 func (s *Store) readRecord(ctx context.Context, key string, limit int64) (r record, err error) {
 	err = s.read(ctx, func(src *source, c *conn) (err error) {
+		if src.chat {
+			return ErrNoRecord
+		}
 		r, err = findRecord(src.patience(ctx), c, src.made, key, limit)
 		return err
 	})

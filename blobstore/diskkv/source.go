@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,6 +33,7 @@ type source struct {
 	held *heldFile
 	own  bool   // it is written to as well, and SQLite takes all locks that this needs
 	made bool   // it was made by this package: what is ours in it can be believed
+	chat bool   // it is of the form of chat.go
 	why  string // it cannot be written to
 
 	damage *Damage // of its log
@@ -314,25 +316,33 @@ func (s *Store) inspect(ctx context.Context, x *source, c *conn) error {
 		return err
 	}
 	if tables == 0 {
+		if x.chat, err = inspectChat(ctx, c); err != nil || x.chat {
+			return err
+		}
 		return fmt.Errorf("%w: it has no table cursorDiskKV", ErrFormat)
 	}
-	columns := 0
-	err = c.query(ctx, func(v []driver.Value) error {
+	if err := checkColumns(ctx, c, "cursorDiskKV", "key", "value"); err != nil {
+		return err
+	}
+	return s.readMarks(ctx, x, c, text)
+}
+
+// checkColumns refuses a table without these columns, and one that computes them.
+func checkColumns(ctx context.Context, c *conn, table string, columns ...string) error {
+	found := 0
+	err := c.query(ctx, func(v []driver.Value) error {
 		name, hidden := strings.ToLower(textOf(v[1])), v[len(v)-1] != int64(0)
-		if name == "key" || name == "value" {
-			if columns++; hidden {
-				return fmt.Errorf("%w: its column %s is computed", ErrFormat, name)
+		if slices.Contains(columns, name) {
+			if found++; hidden {
+				return fmt.Errorf("%w: the column %s of its table %s is computed", ErrFormat, name, table)
 			}
 		}
 		return nil
-	}, "PRAGMA table_xinfo(cursorDiskKV)")
-	if err != nil {
-		return err
+	}, "PRAGMA table_xinfo("+table+")")
+	if err == nil && found != len(columns) {
+		err = fmt.Errorf("%w: its table %s has not the columns %s", ErrFormat, table, strings.Join(columns, " and "))
 	}
-	if columns != 2 {
-		return fmt.Errorf("%w: its table has no columns key and value", ErrFormat)
-	}
-	return s.readMarks(ctx, x, c, text)
+	return err
 }
 
 // readMarks looks for what create wrote.

@@ -78,7 +78,7 @@ func (s *Store) verifyBlobs(ctx context.Context, tell func(string, error)) error
 		}
 		key := ""
 		if !info.Ref.IsZero() {
-			key = blobKey(info.Ref)
+			key = blobKey(info.Ref) // also in a file of the other form
 		}
 		if !damage(err) {
 			return err

@@ -17,6 +17,10 @@ import (
 func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, error) {
 	info := blobstore.Info{Ref: ref, Size: -1}
 	err := s.read(ctx, func(src *source, c *conn) error {
+		text, key := "SELECT octet_length(value), typeof(value) = 'blob' FROM cursorDiskKV WHERE key = ?", blobKey(ref)
+		if src.chat {
+			text, key = "SELECT octet_length(data), typeof(data) = 'blob' FROM blobs WHERE id = ?", ref.Hex()
+		}
 		return c.query(src.patience(ctx), func(v []driver.Value) error {
 			size, ok := v[0].(int64)
 			switch {
@@ -28,7 +32,7 @@ func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, erro
 				info.Size = size
 			}
 			return nil
-		}, "SELECT octet_length(value), typeof(value) = 'blob' FROM cursorDiskKV WHERE key = ?", blobKey(ref))
+		}, text, key)
 	})
 	if err == nil && info.Size < 0 {
 		var data []byte
@@ -56,8 +60,15 @@ func (s *Store) rows(ctx context.Context, prefix, columns string) iter.Seq2[[]dr
 		last := prefix
 		for {
 			var list [][]driver.Value
-			err := s.read(ctx, func(_ *source, c *conn) error {
+			err := s.read(ctx, func(src *source, c *conn) error {
 				list = list[:0]
+				text := text
+				if src.chat {
+					if prefix != blobPrefix {
+						return nil
+					}
+					text = listChatBlobs
+				}
 				return c.query(ctx, func(v []driver.Value) error {
 					list = append(list, slices.Clone(v))
 					return nil
