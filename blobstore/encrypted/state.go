@@ -18,7 +18,7 @@ import (
 // changes; another takes its place.
 type state struct {
 	marker  *marker // nil where there is none
-	damaged bool    // it is from the second copy, and the first is damaged
+	damaged bool    // one of its copies is damaged, or missing
 
 	ids   idScheme
 	idKey []byte
@@ -155,25 +155,29 @@ func (s *Store) ready(ctx context.Context, anew bool) (*state, error) {
 		if err != nil {
 			return nil, err
 		}
-		twice := false
-		switch {
-		case st == nil:
-			err = s.makeMarker(ctx, anew)
-		case !s.good(st) && !st.damaged:
-			err = s.extendMarker(ctx, st)
-		default:
-			if twice, err = s.keptTwice(ctx, st.marker); err == nil && !twice {
-				err = s.writeMarker(ctx, st.marker)
+		if st == nil {
+			if err := s.makeMarker(ctx, anew); err != nil {
+				return nil, err
 			}
+			continue
 		}
+		twice, err := s.keptTwice(ctx, st.marker)
 		if err != nil {
 			return nil, err
 		}
 		st.damaged = !twice
-		if twice && s.good(st) {
+		switch {
+		case s.good(st):
 			st.looked = time.Now()
 			s.state.Store(st)
 			return st, nil
+		case st.damaged:
+			err = s.writeMarker(ctx, st.marker)
+		default:
+			err = s.extendMarker(ctx, st)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return nil, errors.New("others keep changing the marker of the store")
