@@ -68,3 +68,10 @@ func (c *counting) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 	<-c.open
 	return c.Store.Get(ctx, ref)
 }
+
+func TestTheStoreOfThePeerFails(t *testing.T) {
+	storetest.RunFaults(t, func(t *testing.T, inner blobstore.Store) blobstore.Store {
+		r, _ := pair(t, inner, kv.ControlledOptions{}, kv.RemoteOptions{})
+		return r
+	}, storetest.NotLocal())
+}
