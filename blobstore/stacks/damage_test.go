@@ -3,6 +3,7 @@ package stacks_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -54,6 +55,14 @@ func TestADamagedCopyIsHealedByWhatTheRemoteHas(t *testing.T) {
 	}
 	for name, read := range map[string]func() ([]byte, error){
 		"Get": func() ([]byte, error) { return store.Get(t.Context(), ref) },
+		"Open": func() ([]byte, error) {
+			b, err := blobstore.Open(t.Context(), store, ref)
+			if err != nil {
+				return nil, err
+			}
+			defer b.Close()
+			return io.ReadAll(b)
+		},
 		"GetRange": func() ([]byte, error) {
 			return blobstore.GetRange(t.Context(), store, ref, 0, int64(len(data)))
 		},
