@@ -287,3 +287,21 @@ func TestANewStoreWithKeyedIDsIsNeverAskedForAPlainOne(t *testing.T) {
 		t.Error("the store below was asked for a plain id")
 	}
 }
+
+func TestWhoReadFirstStillMakesTheMissingCopyBeforeItWrites(t *testing.T) {
+	below := memory.New(blobstore.Opaque)
+	keys := ring(t, "pass")
+	ref := put(t, open(t, below, keys, encrypted.Options{KeyedIDs: true}), []byte("data"))
+	second := blobstore.EncryptionMarkers()[1]
+	if err := below.Delete(t.Context(), second); err != nil { // as if its maker had died
+		t.Fatal(err)
+	}
+	s := open(t, below, keys, encrypted.Options{})
+	if _, err := s.Get(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, []byte("more"))
+	if _, err := below.Get(t.Context(), second); err != nil {
+		t.Errorf("the second copy: %v", err)
+	}
+}

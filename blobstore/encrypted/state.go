@@ -17,8 +17,8 @@ import (
 // state is what is known of the store below once its marker was opened. It never
 // changes; another takes its place.
 type state struct {
-	marker  *marker // nil where there is none
-	damaged bool    // one of its copies is damaged, or missing
+	marker *marker // nil where there is none
+	twice  bool    // both copies were seen to be it
 
 	ids   idScheme
 	idKey []byte
@@ -101,6 +101,9 @@ func (s *Store) lookAgain(ctx context.Context) (*state, error) {
 		}
 		st.empty = s.opts.KeyedIDs && !s.held
 	}
+	if old := s.state.Load(); old != nil && old.twice && st.marker != nil {
+		st.twice = bytes.Equal(old.marker.encode(), st.marker.encode())
+	}
 	st.looked = time.Now()
 	s.state.Store(st)
 	return st, nil
@@ -131,7 +134,7 @@ func (s *Store) lookAnew(ctx context.Context, old *state) (*state, error) {
 
 // good reports whether st will do for writing.
 func (s *Store) good(st *state) bool {
-	return st != nil && !st.damaged && st.writer != nil && (st.ids.keyed || !s.opts.KeyedIDs)
+	return st != nil && st.twice && st.writer != nil && (st.ids.keyed || !s.opts.KeyedIDs)
 }
 
 // ready returns the state for writing, in which writer is set. It makes the marker,
@@ -161,17 +164,15 @@ func (s *Store) ready(ctx context.Context, anew bool) (*state, error) {
 			}
 			continue
 		}
-		twice, err := s.keptTwice(ctx, st.marker)
-		if err != nil {
+		if st.twice, err = s.keptTwice(ctx, st.marker); err != nil {
 			return nil, err
 		}
-		st.damaged = !twice
 		switch {
 		case s.good(st):
 			st.looked = time.Now()
 			s.state.Store(st)
 			return st, nil
-		case st.damaged:
+		case !st.twice:
 			err = s.writeMarker(ctx, st.marker)
 		default:
 			err = s.extendMarker(ctx, st)
@@ -205,16 +206,13 @@ func (s *Store) keptTwice(ctx context.Context, m *marker) (bool, error) {
 // readMarker opens the marker, or its second copy where the first is damaged. It is nil
 // where there is none, or one that was never completed.
 func (s *Store) readMarker(ctx context.Context) (*state, error) {
-	damaged := false
 	for i, id := range blobstore.EncryptionMarkers() {
 		st, err := s.readCopy(ctx, id)
 		switch {
 		case err == nil:
-			st.damaged = damaged
 			return st, nil
 		case errors.Is(err, blobstore.ErrNotFound):
 		case i == 0 && errors.Is(err, blobstore.ErrCorrupt):
-			damaged = true
 		case i == 0 && errors.Is(err, ErrWrongKey):
 			// Damage to a salt looks like this too.
 			if st, serr := s.readCopy(ctx, blobstore.EncryptionMarkers()[1]); serr == nil {

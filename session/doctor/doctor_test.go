@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/bundle"
 	"github.com/agentrun/agentrun/internal/lineindex"
 	"github.com/agentrun/agentrun/session"
@@ -238,6 +239,9 @@ var damage = []struct {
 	{"a blob that nobody cites with other bytes", func(t *testing.T, h *home) {
 		write(t, filepath.Join(h.m.Home(), "blobs", strings.Repeat("ab", 32)), "what?")
 	}, []string{doctor.KindBlobCorrupt}, nil},
+	{"a blob that is encrypted", func(t *testing.T, h *home) {
+		write(t, filepath.Join(h.m.Home(), "blobs", strings.Repeat("ab", 32)), blobstore.EncryptedMagic+"and ciphertext")
+	}, []string{doctor.KindUnreadable}, []string{doctor.KindUnreadable}},
 	{"a blob that is gone", func(t *testing.T, h *home) { remove(t, h.blob) }, []string{doctor.KindBlobMissing}, []string{doctor.KindBlobMissing}},
 	{"a blob that is a directory", func(t *testing.T, h *home) {
 		remove(t, h.blob)
