@@ -38,7 +38,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -107,8 +106,20 @@ type bucket struct {
 	prefix    string // "" or with a slash at its end
 }
 
-// bucketName is what S3 lets a bucket be called.
-var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+// isBucketName reports whether S3 lets a bucket be called so.
+func isBucketName(name string) bool {
+	if len(name) < 3 || len(name) > 63 {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		inner := (c == '.' || c == '-') && i > 0 && i < len(name)-1
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && !inner {
+			return false
+		}
+	}
+	return true
+}
 
 // open checks the options and makes a client. It asks the service nothing.
 func open(o Options) (*bucket, error) {
@@ -124,7 +135,7 @@ func open(o Options) (*bucket, error) {
 	if o.MaxStreamBytes <= 0 {
 		o.MaxStreamBytes = DefaultMaxStreamBytes
 	}
-	if !bucketName.MatchString(o.Bucket) {
+	if !isBucketName(o.Bucket) {
 		return nil, fmt.Errorf("opening bucket %q: a bucket is called by 3 to 63 lower-case letters, digits, dots and hyphens", o.Bucket)
 	}
 	endpoint, err := parseEndpoint(o.Endpoint, o.AllowPlaintext)

@@ -20,7 +20,7 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun jobs start -- npm run dev      run it in the background; see to it
   agentrun run TEXT|chat|resume|tasks     have an agent work; its subagents
   agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
-  agentrun artifacts | follow             what was kept; what others do now
+  agentrun artifacts | blobs | follow     what was kept; what others do now
   agentrun sessions [show|tree|resume ID] list them; look at one
   agentrun grep|find|edit|write|tools|call find and change files; for a model
   agentrun sessions new|fork|branch|label|rename|move|rm|restore|compress|du

@@ -50,6 +50,7 @@ var verbs = [...]struct {
 	{"agents", newAgentsCommand, false},
 	{"hooks", newHooksCommand, false},
 	{"state", newStateCommand, false},
+	{"blobs", newBlobsCommand, false},
 }
 
 // commands makes the command that the arguments name first: all of them with their flags would take longer than many a
