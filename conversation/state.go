@@ -84,6 +84,9 @@ func (s *State) Bytes() []byte {
 	return b
 }
 
+// Root is the id of the state as it was read.
+func (s *State) Root() blobref.Ref { return blobref.Of(s.Bytes()) }
+
 // Len is how many turns the state has.
 func (s *State) Len() int { return len(s.Message.Turns) }
 

@@ -212,12 +212,15 @@ func shellResult(a *agentv1.ShellArgs, text string, failed bool, d gjson.Result)
 
 // readDetails takes what the read tool tells of what it showed.
 func readDetails(s *agentv1.ReadToolSuccess, d gjson.Result) {
-	shown := d.Get("lines")
-	if of := shown.Get("of"); of.Type == gjson.Number {
-		s.TotalLines = uint32(max(0, clamp(of.Num)))
-		s.ReadRange = &agentv1.ReadRange{StartLine: uint32(max(0, clamp(shown.Get("first").Num))), EndLine: uint32(max(0, clamp(shown.Get("last").Num)))}
+	count := func(name string) uint32 { return uint32(max(0, clamp(d.Get(name).Num))) }
+	s.TotalLines, s.FileSize = count("lines"), count("size")
+	if first, last := count("firstLine"), count("lastLine"); first > 0 && last >= first {
+		s.ReadRange = &agentv1.ReadRange{StartLine: first, EndLine: last}
+		s.ExceededLimit = last < s.TotalLines
 	}
-	s.ExceededLimit = d.Get("truncated").Type == gjson.True || d.Get("truncation.truncated").Bool()
+	if d.Get("truncation.truncated").Bool() {
+		s.ExceededLimit = true
+	}
 }
 
 // readPath is the file that a call has read, "" for any other call.
