@@ -299,6 +299,9 @@ func (s *Store) sync(ctx context.Context) error {
 	if src.writer == nil {
 		return nil
 	}
+	if err := s.syncName(src); err != nil {
+		return err
+	}
 	return src.writer.sync(ctx)
 }
 

@@ -33,7 +33,7 @@ func (s *Store) create() error {
 	if err != nil {
 		return fmt.Errorf("making %s: %w", s.path, err)
 	}
-	if err := durable.MkdirAll(s.fsys, filepath.Dir(s.path)); err != nil {
+	if err := s.makeDir(); err != nil {
 		return fmt.Errorf("making %s: %w", s.path, err)
 	}
 	return s.locked(context.Background(), func() error {
@@ -49,6 +49,45 @@ func (s *Store) create() error {
 			return err
 		})
 	})
+}
+
+// makeDir makes the directory, and remembers which names a sync has to look after.
+func (s *Store) makeDir() error {
+	var missing []string
+	for dir := filepath.Dir(s.path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := s.fsys.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, filepath.Dir(dir))
+	}
+	if err := durable.MkdirAll(s.fsys, filepath.Dir(s.path)); err != nil {
+		return err
+	}
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	s.names = append(s.names, missing...)
+	return nil
+}
+
+// syncName makes the file itself survive power loss, as it was made, by whomever. What
+// SQLite writes later it syncs itself, and its log with the directory that that is in.
+func (s *Store) syncName(x *source) error {
+	if x.synced.Load() {
+		return nil
+	}
+	if err := x.held.open[0].Sync(); err != nil {
+		return err
+	}
+	s.namesMu.Lock()
+	defer s.namesMu.Unlock()
+	for _, dir := range append([]string{filepath.Dir(s.path)}, s.names...) {
+		if err := s.fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	s.names = nil
+	x.synced.Store(true)
+	return nil
 }
 
 // locked calls do while no other process makes the file or moves it aside.

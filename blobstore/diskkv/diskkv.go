@@ -80,6 +80,9 @@ type Store struct {
 	mu     sync.RWMutex // held for reading while an operation uses src
 	src    *source      // nil as long as there is no file
 	closed bool
+
+	namesMu sync.Mutex
+	names   []string // guarded by namesMu: directories in which one was made, and not synced
 }
 
 var (

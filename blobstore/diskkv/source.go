@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +51,7 @@ type source struct {
 	mu      sync.Mutex
 	idle    []*conn // guarded by mu
 	writer  *writer // nil when it is only read
+	synced  atomic.Bool
 	cleanup []func() error
 }
 
@@ -169,6 +171,11 @@ func (s *Store) openOwn(ctx context.Context, x *source) error {
 	if x.damage != nil {
 		// What is behind the damage is not found again.
 		if err := w.query(ctx, func([]driver.Value) error { return nil }, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+			return errors.Join(err, w.close())
+		}
+	}
+	if s.opts.Sync {
+		if err := s.syncName(x); err != nil {
 			return errors.Join(err, w.close())
 		}
 	}

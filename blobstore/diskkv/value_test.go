@@ -2,11 +2,13 @@ package diskkv
 
 import (
 	"bytes"
+	"database/sql/driver"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -160,6 +162,38 @@ func FuzzLog(f *testing.F) {
 	f.Fuzz(func(t *testing.T, head, rest []byte) {
 		err := scanLog(t.Context(), head[:min(len(head), logHeaderSize)], bytes.NewReader(rest))
 		if err != nil && !errors.Is(err, errLogDamaged) {
+			t.Error(err)
+		}
+	})
+}
+
+// FuzzText reads any text as what a chat, a history and a note say.
+func FuzzText(f *testing.F) {
+	f.Add([]byte(`{"latestRootBlobId":"`+emptyRef.Hex()+`"}`), "agentrun:history:c:0000000000000001")
+	f.Add([]byte("12 00000000 "+emptyRef.Hex()+" bubble"), "k")
+	f.Fuzz(func(t *testing.T, data []byte, key string) {
+		for _, value := range []driver.Value{string(data), data, hex.EncodeToString(data), int64(1), nil} {
+			if ref, err := parseMeta(value); err == nil == ref.IsZero() {
+				t.Errorf("%q was read as %v, %v", data, ref, err)
+			} else if err != nil && !errors.Is(err, blobstore.ErrCorrupt) && !errors.Is(err, ErrNoRecord) {
+				t.Error(err)
+			}
+		}
+		if _, err := parseHistory(key, string(data)); err != nil && !errors.Is(err, blobstore.ErrCorrupt) {
+			t.Error(err)
+		}
+		for _, made := range []bool{false, true} {
+			r, err := parseRecord([]driver.Value{key, int64(len(data)), data, string(data)}, made, 1000)
+			if err == nil && (made || len(data) > 1000) || err != nil && !errors.Is(err, blobstore.ErrCorrupt) && !errors.Is(err, blobstore.ErrTooLarge) {
+				t.Errorf("%q was read as %v, %v", data, r, err)
+			}
+		}
+		if err := checkID("id", key); err == nil {
+			p := Pointer{Conversation: key, Bubble: key}
+			if got, err := p.key(); err != nil || strings.Count(got, ":") != 3 || strings.ContainsRune(got, 0) {
+				t.Errorf("the key of %q is %q, %v", key, got, err)
+			}
+		} else if !errors.Is(err, ErrID) {
 			t.Error(err)
 		}
 	})

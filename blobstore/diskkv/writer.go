@@ -28,6 +28,8 @@ type writer struct {
 	check func() error // after a commit: whether it counts
 	turn  chan struct{}
 
+	untidy bool // a transaction may be left; who has the turn knows
+
 	mu    sync.Mutex
 	queue []*job // guarded by mu
 
@@ -55,7 +57,8 @@ func newWriter(c *conn, check func() error) *writer {
 }
 
 // do has f called in a transaction and returns when that is committed. An error means
-// that nothing of f is stored. f may be called more than once, and never is when the
+// that nothing of f is stored, or, when it came from the disk at the very end, all of
+// it. f may be called more than once, and never is when the
 // context ended before its turn came.
 func (w *writer) do(ctx context.Context, weight int, f func(c *conn) error) error {
 	j := &job{weight: weight, do: f, done: make(chan struct{})}
@@ -100,7 +103,7 @@ func (w *writer) withdraw(j *job) bool {
 // next writes what is first in the queue. An error is about the caller's context, or
 // about the lock of the file, and no job was touched.
 func (w *writer) next(ctx context.Context) error {
-	if _, err := w.conn.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+	if err := w.begin(ctx); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -122,9 +125,15 @@ func (w *writer) next(ctx context.Context) error {
 		}
 	default:
 		// One of them spoilt it for all: each gets a transaction, and an error, of its own.
+		var busy error // and is not waited for again and again
 		for _, j := range jobs {
-			if _, j.err = w.conn.exec(context.Background(), "BEGIN IMMEDIATE"); j.err == nil {
+			if j.err = busy; busy != nil {
+				continue
+			}
+			if j.err = w.begin(context.Background()); j.err == nil {
 				j.err = w.commit([]*job{j})
+			} else if errors.Is(j.err, ErrBusy) {
+				busy = j.err
 			}
 		}
 	}
@@ -132,6 +141,24 @@ func (w *writer) next(ctx context.Context) error {
 		close(j.done)
 	}
 	return nil
+}
+
+// begin begins a transaction.
+func (w *writer) begin(ctx context.Context) error {
+	if err := w.tidy(); err != nil {
+		return err
+	}
+	_, err := w.conn.exec(ctx, "BEGIN IMMEDIATE")
+	w.untidy = err != nil && !errors.Is(err, ErrBusy)
+	return err
+}
+
+// tidy ends a transaction that could not be ended when it failed.
+func (w *writer) tidy() error {
+	if !w.untidy {
+		return nil
+	}
+	return w.rollback()
 }
 
 // commit runs jobs in the transaction that was begun. On an error nothing of them is
@@ -154,8 +181,9 @@ func (w *writer) commit(jobs []*job) error {
 func (w *writer) rollback() error {
 	_, err := w.conn.exec(context.Background(), "ROLLBACK")
 	if codeOf(err) == codeError { // no transaction is active
-		return nil
+		err = nil
 	}
+	w.untidy = err != nil
 	return err
 }
 
@@ -172,11 +200,14 @@ func (w *writer) sync(ctx context.Context) error {
 	if !w.dirty.Load() {
 		return nil
 	}
+	if err := w.tidy(); err != nil {
+		return err
+	}
 	bg := context.Background()
 	if _, err := w.conn.exec(bg, "PRAGMA synchronous = FULL"); err != nil {
 		return err
 	}
-	_, err := w.conn.exec(ctx, "BEGIN IMMEDIATE")
+	err := w.begin(ctx)
 	if err == nil {
 		err = w.commit([]*job{{do: touch}})
 	}
