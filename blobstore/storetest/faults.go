@@ -64,6 +64,7 @@ func RunFaults(t *testing.T, layer func(t *testing.T, inner blobstore.Store) blo
 	}{
 		{"without a fault all is well", f.testNoFault},
 		{"any one call below may fail", f.testEachCall},
+		{"any one call below may fail that reads what another layer stored", f.testEachRead},
 		{"calls below fail at random", f.testRandom},
 		{"calls below fail at random under many callers", f.testManyCallers},
 		{"nothing works for a while", f.testOutage},
@@ -166,6 +167,26 @@ func (f *faultSuite) testEachCall(t *testing.T) {
 	}
 }
 
+// testEachRead reads blobs of which the layer has no copy of its own yet.
+func (f *faultSuite) testEachRead(t *testing.T) {
+	for _, name := range sortedKeys(f.kinds()) {
+		made := 1 // at least
+		for n := 0; n < made; n++ {
+			f.alone(t, func(t *testing.T) {
+				w := f.world(t, fmt.Sprintf("%s at call %d below", name, n))
+				w.below.Plan(nil)
+				w.elsewhere([]byte("small"), random(70_000, 47), []byte{})
+				w.below.Plan(faultstore.At(n, f.kinds()[name]))
+				for i, read := range []string{"Get", "Open", "GetRange", "Stat", "Get", "GetRange", "Open"} {
+					_ = w.call(read, [][]byte{[]byte("small"), random(70_000, 47), {}}[i%3])
+				}
+				made = max(made, len(w.below.Calls()))
+				w.recovers()
+			})
+		}
+	}
+}
+
 func (f *faultSuite) testRandom(t *testing.T) {
 	seeds := uint64(30)
 	if testing.Short() {
@@ -252,13 +273,7 @@ func (f *faultSuite) testHeldUp(t *testing.T) {
 func (f *faultSuite) heldUp(t *testing.T, c call) {
 	w := f.world(t, c.name)
 	data := random(5000, 45)
-	// Stored by another layer, so that this one has no copy of its own yet.
-	ref, other := w.id(data), f.layer(t, w.base)
-	if err := errors.Join(other.Set(t.Context(), ref, data), other.Flush(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	w.wrote("Set", ref, data, false, nil)
-
+	w.elsewhere(data)
 	held, never := make(chan struct{}, 1), make(chan struct{})
 	w.below.Plan(func(faultstore.Call) faultstore.Fault {
 		select {

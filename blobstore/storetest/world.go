@@ -46,6 +46,22 @@ func (f *faultSuite) world(t *testing.T, what string) *world {
 	return w
 }
 
+// elsewhere stores blobs by another layer, so that this one has no copy of its own yet.
+func (w *world) elsewhere(blobs ...[]byte) {
+	w.t.Helper()
+	other := w.layer(w.t, w.base)
+	for _, data := range blobs {
+		err := other.Set(w.t.Context(), w.id(data), data)
+		w.wrote("Set", w.id(data), data, false, err)
+		if err != nil {
+			w.fatalf("Set without a fault: %v", err)
+		}
+	}
+	if err := other.Flush(w.t.Context()); err != nil {
+		w.fatalf("Flush without a fault: %v", err)
+	}
+}
+
 func (w *world) fatalf(format string, args ...any) {
 	w.t.Helper()
 	w.t.Fatalf("%s: %s", w.what, fmt.Sprintf(format, args...))

@@ -191,23 +191,151 @@ func TestADeleteThatFailsLeavesTheBlobAndSendsIt(t *testing.T) {
 	})
 }
 
-func TestADeleteByAnotherProcessWhileABlobIsSentIsUndoneAtTheRemote(t *testing.T) {
+// stubborn is a remote whose Set has its effect when it is let go, whatever became of
+// its context.
+type stubborn struct {
+	*memory.Store
+	begun, release chan struct{}
+}
+
+func (s stubborn) Set(ctx context.Context, ref blobref.Ref, data []byte) error {
+	s.begun <- struct{}{}
+	<-s.release
+	if err := s.Store.Set(context.WithoutCancel(ctx), ref, data); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+func newStubborn(mode blobstore.Mode) stubborn {
+	return stubborn{memory.New(mode), make(chan struct{}, 100), make(chan struct{})}
+}
+
+func TestADeleteByAnotherProcessWhileABlobIsSentIsRepeatedAtTheRemote(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		arrived, remote := newRemote()
-		remote.Plan(faultstore.First(1, faultstore.Fault{Delay: time.Second, After: faultstore.ErrInjected}, faultstore.Set))
+		remote := newStubborn(blobstore.Verified)
 		local, dir := memory.New(blobstore.Verified), t.TempDir()
 		sends := open(t, local, remote, dir, writethrough.Options{})
 		set(t, sends, 1)
-		synctest.Wait()
-		other := open(t, local, arrived, dir, writethrough.Options{})
+		<-remote.begun
+		other := open(t, local, remote.Store, dir, writethrough.Options{})
 		if err := other.Delete(t.Context(), numberedRef(1)); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Minute) // the one that sends has heard of it
+		close(remote.release)
 		time.Sleep(time.Minute)
-		if has(t, arrived, 1) || has(t, local, 1) || sends.Queued() != 0 {
+		if has(t, remote.Store, 1) || has(t, local, 1) || sends.Queued() != 0 {
 			t.Error("it is there")
 		}
 	})
+}
+
+func TestADeleteWaitsForABlobThatIsOnItsWay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		remote := newStubborn(blobstore.Verified)
+		s := open(t, memory.New(blobstore.Verified), remote, t.TempDir(), writethrough.Options{})
+		set(t, s, 1)
+		<-remote.begun
+		done := make(chan error, 1)
+		go func() { done <- s.Delete(t.Context(), numberedRef(1)) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Errorf("Delete = %v while the blob was on its way", err)
+		default:
+		}
+		close(remote.release)
+		if err := <-done; err != nil || has(t, remote.Store, 1) {
+			t.Errorf("Delete = %v, and the remote has it: %v", err, has(t, remote.Store, 1))
+		}
+	})
+}
+
+func TestWhatIsStoredAgainWhileItIsSentIsSentAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		remote := newStubborn(blobstore.Opaque)
+		s := open(t, memory.New(blobstore.Opaque), remote, t.TempDir(), writethrough.Options{})
+		ref := numberedRef(1)
+		for i, value := range []string{"first", "second", "third"} {
+			if err := s.Set(t.Context(), ref, []byte(value)); err != nil {
+				t.Fatal(err)
+			}
+			if i == 0 {
+				<-remote.begun
+			}
+		}
+		close(remote.release)
+		flush(t, s)
+		if got, err := remote.Get(t.Context(), ref); err != nil || string(got) != "third" {
+			t.Errorf("the remote has %q, %v", got, err)
+		}
+		if n := 1 + len(remote.begun); n != 2 {
+			t.Errorf("it was sent %d times, want 2", n)
+		}
+	})
+}
+
+// hanging is a remote whose streams give nothing until their context ends.
+type hanging struct{ *memory.Store }
+
+func (s hanging) Open(ctx context.Context, ref blobref.Ref) (blobstore.Blob, error) {
+	b, err := s.Store.Open(ctx, ref)
+	return hangingBlob{b, ctx}, err
+}
+
+type hangingBlob struct {
+	blobstore.Blob
+	ctx context.Context
+}
+
+func (b hangingBlob) Read([]byte) (int, error) {
+	<-b.ctx.Done()
+	return 0, b.ctx.Err()
+}
+
+func TestAStreamThatHangsHoldsUpNobodyWhoStores(t *testing.T) {
+	for name, store := range map[string]func(ctx context.Context, s *writethrough.Store, ref blobref.Ref, data []byte) error{
+		"Set": func(ctx context.Context, s *writethrough.Store, ref blobref.Ref, data []byte) error {
+			return s.Set(ctx, ref, data)
+		},
+		"SetLocal": func(ctx context.Context, s *writethrough.Store, ref blobref.Ref, data []byte) error {
+			return s.SetLocal(ctx, ref, data)
+		},
+		"PutBytes": func(ctx context.Context, s *writethrough.Store, _ blobref.Ref, data []byte) error {
+			_, err := s.PutBytes(ctx, data)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				remote := hanging{memory.New(blobstore.Opaque)}
+				data := []byte("the new bytes")
+				ref := blobref.Of(data)
+				if err := remote.Set(t.Context(), ref, []byte("the old bytes")); err != nil {
+					t.Fatal(err)
+				}
+				s := open(t, memory.New(blobstore.Opaque), remote, t.TempDir(), writethrough.Options{StreamOver: 1})
+				type result struct {
+					data []byte
+					err  error
+				}
+				got := make(chan result, 1)
+				go func() { data, err := s.Get(t.Context(), ref); got <- result{data, err} }()
+				synctest.Wait()
+				if err := store(t.Context(), s, ref, data); err != nil {
+					t.Fatal(err)
+				}
+				// It began before, so either value will do.
+				if r := <-got; r.err != nil || string(r.data) != "the old bytes" && !bytes.Equal(r.data, data) {
+					t.Errorf("who waited for the stream got %q, %v", r.data, r.err)
+				}
+				if now, err := s.Get(t.Context(), ref); err != nil || !bytes.Equal(now, data) {
+					t.Errorf("Get = %q, %v", now, err)
+				}
+			})
+		})
+	}
 }
 
 func TestLargeBlobsAreStreamedBothWays(t *testing.T) {

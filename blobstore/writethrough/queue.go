@@ -336,7 +336,7 @@ func (q *queue) current(f *flight) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.pending[f.ref]
-	return e != nil && !f.gone && e.seq == f.seq
+	return e != nil && e.seq == f.seq
 }
 
 // deleted reports whether the blob was deleted while it flew.

@@ -257,10 +257,14 @@ func TestABlobThatTheRemoteRefusesIsReportedByEveryFlushAndHoldsUpNoOther(t *tes
 		}
 		s = open(t, local, remote, dir, writethrough.Options{})
 		wantRefused()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 		remote.Plan(nil)
-		flush(t, s)
-		if !has(t, arrived, 1) {
-			t.Error("it has not arrived")
+		s = open(t, local, remote, dir, writethrough.Options{})
+		time.Sleep(time.Minute) // nobody flushes
+		if !has(t, arrived, 1) || s.Queued() != 0 {
+			t.Error("the next process did not try again")
 		}
 	})
 }
