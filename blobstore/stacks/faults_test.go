@@ -20,6 +20,7 @@ func TestFaultsBelowTheWholeStack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("many stacks, with queues on disk")
 	}
+	t.Parallel()
 	t.Run("in the remote", func(t *testing.T) {
 		storetest.RunFaults(t, func(t *testing.T, inner blobstore.Store) blobstore.Store {
 			p := parts{t: t}

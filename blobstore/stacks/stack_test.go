@@ -119,8 +119,8 @@ const (
 	opaque   = blobstore.Opaque
 )
 
-// stacks are in the order of the layers, outermost first: neighbours, and the
-// whole.
+// stacks are those whose stores are at the other end of a stream or in a file of
+// SQLite, outermost layer first; and one in another order.
 var stacks = []stack{
 	{"retry(kv)", verified, func(p parts) blobstore.Store { return p.retry(p.remote(p.memory(verified))) }},
 	{"retry(kv), opaque", opaque, func(p parts) blobstore.Store { return p.retry(p.remote(p.memory(opaque))) }},
@@ -128,13 +128,11 @@ var stacks = []stack{
 	{"writethrough(diskkv, retry(directory)), opaque", opaque, func(p parts) blobstore.Store {
 		return p.writethrough(p.diskkv(opaque), p.retry(p.dir(opaque)))
 	}},
-	{"cached(encrypted(directory))", verified, func(p parts) blobstore.Store { return p.cached(p.encrypted(p.dir(opaque))) }},
 	{"cached(writethrough(directory, retry(kv)))", verified, func(p parts) blobstore.Store {
 		return p.cached(p.writethrough(p.dir(verified), p.retry(p.remote(p.memory(verified)))))
 	}},
 	{"cached(retry(diskkv))", verified, func(p parts) blobstore.Store { return p.cached(p.retry(p.diskkv(verified))) }},
 	{"all over kv", verified, func(p parts) blobstore.Store { return p.all(p.dir(opaque), p.remote(p.memory(opaque))) }},
-	{"all over a directory", verified, func(p parts) blobstore.Store { return p.all(p.memory(opaque), p.dir(opaque)) }},
 	{"kv to all", verified, func(p parts) blobstore.Store { return p.remote(p.all(p.memory(opaque), p.memory(opaque))) }},
 }
 
