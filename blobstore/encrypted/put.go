@@ -191,7 +191,8 @@ func (s *Store) storeStream(ctx context.Context, ref blobref.Ref, r io.Reader, s
 	return err
 }
 
-// sealer is a blob in our own form, made while it is read.
+// sealer is a blob in our own form, made while it is read. It cannot be read again: were
+// its source another by then, two plaintexts would be under one key and nonce.
 type sealer struct {
 	body
 	src      io.Reader

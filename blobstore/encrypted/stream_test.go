@@ -124,7 +124,7 @@ func TestPutReadsTwiceWhatItCanAndSpoolsTheRest(t *testing.T) {
 	defer f.Close()
 	for name, r := range map[string]io.Reader{
 		"a file":           f,
-		"a pipe":           iotest.OneByteReader(bytes.NewReader(data)),
+		"a pipe":           iotest.HalfReader(bytes.NewReader(data)),
 		"a reader":         iotest.DataErrReader(bytes.NewReader(data)),
 		"a seeker in data": bytes.NewReader(data),
 	} {
