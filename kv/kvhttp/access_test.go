@@ -1,6 +1,7 @@
 package kvhttp_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -164,5 +165,36 @@ func TestTokensComeFromAFileOrTheEnvironment(t *testing.T) {
 	}
 	if _, err := kvhttp.Dial(t.Context(), "http://127.0.0.1:1", kvhttp.DialOptions{Token: "a b"}); err == nil || errors.Is(err, kv.ErrRefused) {
 		t.Errorf("dialling with a token that cannot be sent: %v", err)
+	}
+}
+
+func TestBeyondThisMachineATokenOrACertificateIsEnough(t *testing.T) {
+	ca := newAuthority(t)
+	trusting := &tls.Config{RootCAs: ca.pool(), Certificates: []tls.Certificate{ca.sign(t)}}
+	for name, opts := range map[string]kvhttp.ServeOptions{
+		"a token":      {TLS: &tls.Config{Certificates: []tls.Certificate{ca.sign(t)}}, Token: "t"},
+		"certificates": {TLS: &tls.Config{Certificates: []tls.Certificate{ca.sign(t)}, ClientCAs: ca.pool(), ClientAuth: tls.RequireAndVerifyClientCert}},
+	} {
+		ln, err := net.Listen("tcp4", "0.0.0.0:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() { served <- kvhttp.Serve(ctx, ln, memory.New(blobstore.Verified), opts) }()
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := kvhttp.Dial(t.Context(), "https://127.0.0.1:"+port, kvhttp.DialOptions{TLS: trusting, Token: opts.Token})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkStore(t, r)
+		r.Close()
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("%s: Serve = %v", name, err)
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
@@ -89,6 +90,10 @@ func grpcClient(opts ...grpc.CallOption) func(*testing.T, context.Context, strin
 			cancel()
 			conn.Close()
 		})
+		conn.Connect()
+		for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+			conn.WaitForStateChange(t.Context(), state)
+		}
 		stream, err := conn.NewStream(ctx, &serveStream, kvhttp.ServicePath, opts...)
 		if err != nil {
 			t.Fatal(err)
@@ -195,9 +200,10 @@ func TestOtherClientsAreToldWhyAStreamEnds(t *testing.T) {
 			return errors.Join(err, wantCode(a, err, "unauthenticated"))
 		},
 		"deadline_exceeded": func(t *testing.T, client func(context.Context, string, string) asker) error {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			address := serve(t, memory.New(blobstore.Verified), kvhttp.ServeOptions{})
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			a := client(ctx, serve(t, memory.New(blobstore.Verified), kvhttp.ServeOptions{}), "")
+			a := client(ctx, address, "")
 			err := a.send(askGet(0, blobref.Of(nil)))
 			for err == nil {
 				_, err = a.recv()

@@ -153,10 +153,16 @@ func (s *serverStream) end(err error) {
 	defer s.mu.Unlock()
 	s.sending = false
 	s.broken = s.broken || err != nil
+	if s.closed && !s.broken {
+		s.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // the status may take its time
+	}
 }
 
-// Close makes Recv and Send return. The status can still be sent unless a Send was
-// under way, whose client takes nothing.
+// sendGrace is how long a Send that is under way may take when the stream is closed.
+const sendGrace = time.Second
+
+// Close makes Recv return at once, and Send when the client takes what is sent or,
+// where it does not, soon. The status can be sent unless that Send failed.
 func (s *serverStream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +171,7 @@ func (s *serverStream) Close() error {
 	}
 	s.closed = true
 	if s.sending {
-		s.control.SetWriteDeadline(time.Unix(1, 0)) //nolint:errcheck // resets the stream
+		s.control.SetWriteDeadline(time.Now().Add(sendGrace)) //nolint:errcheck // resets the stream
 	}
 	return s.body.Close()
 }

@@ -128,6 +128,7 @@ func newServer(handler http.Handler, opts ServeOptions) *http.Server {
 		Protocols:         protocols,
 		TLSConfig:         opts.TLS,
 		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute, // of connections without a stream
 		MaxHeaderBytes:    64 << 10,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          streams,

@@ -213,32 +213,30 @@ func TestARemoteOverABadNetworkIsAStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of connections are cut")
 	}
-	for _, protocol := range protocols {
-		for _, mode := range []blobstore.Mode{blobstore.Verified, blobstore.Opaque} {
-			t.Run(fmt.Sprintf("%v, %v", protocol, mode), func(t *testing.T) {
-				options := []storetest.Option{storetest.NotLocal()}
-				if mode == blobstore.Opaque {
-					options = append(options, storetest.Opaque())
+	for protocol, mode := range map[kvhttp.Protocol]blobstore.Mode{kvhttp.Connect: blobstore.Verified, kvhttp.GRPC: blobstore.Opaque} {
+		t.Run(fmt.Sprintf("%v, %v", protocol, mode), func(t *testing.T) {
+			options := []storetest.Option{storetest.NotLocal()}
+			if mode == blobstore.Opaque {
+				options = append(options, storetest.Opaque())
+			}
+			rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+			add := serveMany(t)
+			// One proxy for all stores, each of which has a path of its own.
+			probe := add(memory.New(mode))
+			p := newProxy(t, probe[:len(probe)-len("/1")], func(connection int) fate {
+				if connection%3 == 2 {
+					return fate{}
 				}
-				rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
-				add := serveMany(t)
-				// One proxy for all stores, each of which has a path of its own.
-				probe := add(memory.New(mode))
-				p := newProxy(t, probe[:len(probe)-len("/1")], func(connection int) fate {
-					if connection%3 == 2 {
-						return fate{}
-					}
-					return fate{cutAfter: 1 + rng.Int64N(50_000), delay: time.Duration(rng.IntN(100)) * time.Microsecond}
-				})
-				storetest.Run(t, func() blobstore.Store {
-					address := add(memory.New(mode))
-					return through(t, p.address()+address[len("http://")+len(p.target):], protocol, mode)
-				}, options...)
-				if p.cuts.Load() == 0 {
-					t.Error("no connection was cut: the test shows nothing")
-				}
+				return fate{cutAfter: 1 + rng.Int64N(50_000), delay: time.Duration(rng.IntN(100)) * time.Microsecond}
 			})
-		}
+			storetest.Run(t, func() blobstore.Store {
+				address := add(memory.New(mode))
+				return through(t, p.address()+address[len("http://")+len(p.target):], protocol, mode)
+			}, options...)
+			if p.cuts.Load() == 0 {
+				t.Error("no connection was cut: the test shows nothing")
+			}
+		})
 	}
 }
 
