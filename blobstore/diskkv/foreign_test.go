@@ -301,35 +301,40 @@ func owner(t *testing.T, path string) (cmd *exec.Cmd, in io.Writer, out *bufio.S
 	return c, w, s
 }
 
-func TestARealFileIsReadAndOneWithoutTheTableIsRefused(t *testing.T) {
-	const dir = "testdata"
-	s := open(t, copyOf(t, filepath.Join(dir, "composers.vscdb")), diskkv.Options{})
-	var ids []string
-	for id, err := range s.Composers(t.Context()) {
+func TestTablesOfOtherDeclarationsAreRead(t *testing.T) {
+	for _, schema := range []string{
+		"CREATE TABLE cursorDiskKV (key TEXT PRIMARY KEY, value TEXT)", // seen in the wild
+		"CREATE TABLE cursorDiskKV (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID",
+		"CREATE TABLE CursorDiskKV (Key TEXT, more INTEGER, Value DATETIME)",
+	} {
+		path := temp(t)
+		state := base64.StdEncoding.EncodeToString(inLog)
+		err := errors.Join(execute(t, path, schema),
+			execute(t, path, "INSERT INTO cursorDiskKV(key, value) VALUES('composerData:c1', ?)", `{"conversationState":"~`+state+`"}`),
+			execute(t, path, "INSERT INTO cursorDiskKV(key, value) VALUES('bubbleId:c1:b1', '{}')"),
+			execute(t, path, "INSERT INTO cursorDiskKV(key, value) VALUES(?, ?)", "agentKv:blob:"+blobref.Of(inLog).Hex(), fmt.Sprintf("%x", inLog)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, id)
+		s := open(t, path, diskkv.Options{})
+		var ids []string
+		for id, err := range s.Composers(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		if len(ids) != 1 || ids[0] != "c1" {
+			t.Errorf("%s: Composers yielded %q", schema, ids)
+		}
+		if got, err := s.ComposerState(t.Context(), "c1"); err != nil || !bytes.Equal(got, inLog) {
+			t.Errorf("%s: ComposerState = %q, %v", schema, got, err)
+		}
+		if got, err := s.Get(t.Context(), blobref.Of(inLog)); err != nil || !bytes.Equal(got, inLog) {
+			t.Errorf("%s: Get = %q, %v", schema, got, err)
+		}
+		refusesWrites(t, s)
 	}
-	if len(ids) != 1 || ids[0] != "cur-composer-001" {
-		t.Errorf("Composers yielded %q", ids)
-	}
-	if state, err := s.ComposerState(t.Context(), ids[0]); !errors.Is(err, diskkv.ErrNoRecord) {
-		t.Errorf("ComposerState of a conversation without one = %q, %v", state, err)
-	}
-}
-
-func copyOf(t *testing.T, from string) string {
-	t.Helper()
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := filepath.Join(t.TempDir(), filepath.Base(from))
-	if err := os.WriteFile(to, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return to
 }
 
 func TestAFileOfOursOpenedForReadingIsLeftAlone(t *testing.T) {
