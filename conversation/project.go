@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"maps"
+	"reflect"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -42,7 +43,10 @@ type ProjectorOptions struct {
 // trees, and the state itself, which has an id for each turn.
 //
 // A session that was rewritten, or that goes on from another branch, is read anew; what
-// was stored is not stored again. A Projector is not safe for concurrent use.
+// was stored is not stored again, so nobody may delete it meanwhile: whoever collects what
+// nothing names keeps a pointer to the last state. That a log was rewritten is told by
+// what stands before its first entry and by its last line. A store that puts work off is
+// flushed by the caller. A Projector is not safe for concurrent use.
 type Projector struct {
 	o ProjectorOptions
 	w *writer
@@ -92,7 +96,7 @@ type Projection struct {
 
 // NewProjector returns a projector of one session into store.
 func NewProjector(store blobstore.Store, o ProjectorOptions) *Projector {
-	if o.Blobs == store {
+	if o.Blobs != nil && reflect.TypeOf(o.Blobs).Comparable() && o.Blobs == store {
 		o.Blobs = nil
 	}
 	return &Projector{o: o, w: newWriter(store), holes: map[blobref.Ref]*Hole{}}

@@ -116,7 +116,7 @@ func (k *knownLog) write(ctx context.Context, w io.Writer, parse *log) error {
 }
 
 func (k *knownLog) chunk(ctx context.Context, r sidecar.Record) ([]byte, error) {
-	data, err := k.s.getRef(ctx, r.ID, "chunk of the log")
+	data, err := k.s.rawRef(ctx, r.ID, "chunk of the log")
 	if err == nil && uint64(len(data)) != r.Weight {
 		err = &Hole{r.ID, "chunk of the log", fmt.Errorf("%w: it has %d bytes and not %d", ErrNotState, len(data), r.Weight)}
 	}
@@ -338,7 +338,7 @@ func (s *State) bodyRange(ctx context.Context, side sidecar.Root, from, n uint64
 		if err != nil {
 			return nil, err
 		}
-		b, err := s.getRef(ctx, chunk.ID, "chunk of the log")
+		b, err := s.rawRef(ctx, chunk.ID, "chunk of the log")
 		if err != nil {
 			return nil, err
 		}

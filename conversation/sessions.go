@@ -21,6 +21,7 @@ import (
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	agentv1 "github.com/agentrun/agentrun/gen/agent/v1"
+	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
 )
@@ -37,6 +38,7 @@ type SessionProjector struct {
 	s     *session.Session
 	store blobstore.Store
 	own   *Projector
+	seen  durable.Identity         // of the log
 	subs  map[string]*subProjector // by the name of the log
 	files map[string]knownFile
 }
@@ -83,6 +85,13 @@ func (p *SessionProjector) Project(ctx context.Context) (_ Projection, err error
 	snap, err := p.s.Snapshot(ctx)
 	if err != nil {
 		return Projection{}, fmt.Errorf("projecting session %.100s: %w", p.s.ID(), err)
+	}
+	if l, err := p.m.OpenLog(p.s.Path()); err == nil {
+		// Programs that rewrite a log put another file in its place.
+		if now, err := l.Identify(); err == nil && !now.SameFile(p.seen) {
+			p.own.log, p.seen = nil, now
+		}
+		l.Close()
 	}
 	holes, err := p.beside(ctx)
 	if err != nil {

@@ -147,6 +147,11 @@ func TestASessionGoesToAnotherHomeThroughAStateAndIsTheSame(t *testing.T) {
 	if got.Session != s.ID() || !got.Exact || got.Subagents != 2 || got.Files == 0 {
 		t.Errorf("%+v", got)
 	}
+	// Where that session is, it becomes another one.
+	second, err := conversation.Import(t.Context(), m, load(t, there, root), conversation.ImportOptions{})
+	if err != nil || second.Session == s.ID() || second.Path == s.Path() || len(second.Holes) > 0 {
+		t.Errorf("%+v, %v", second, err)
+	}
 	was, err := os.ReadFile(s.Path())
 	if err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func (s *State) Files(ctx context.Context) ([]File, error) {
 	if err != nil || !ok || side.Files.IsZero() {
 		return nil, err
 	}
-	data, err := s.getRef(ctx, side.Files, kindFiles.String())
+	data, err := s.rawRef(ctx, side.Files, kindFiles.String())
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (r *FileReader) next() {
 		}
 		return
 	}
-	r.data, r.err = r.s.getRef(r.ctx, r.left[0], "piece of a file")
+	r.data, r.err = r.s.rawRef(r.ctx, r.left[0], "piece of a file")
 	r.left = r.left[1:]
 	if r.want -= int64(len(r.data)); r.want < 0 && r.err == nil {
 		r.data, r.err = nil, &Hole{What: "file", Err: errFileLength}
