@@ -220,6 +220,40 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (blobref.Ref, int64, error
 	return ref, int64(len(data)), nil
 }
 
+// SetStream stores the size bytes that r yields under ref, as a whole and in memory, as
+// Put does.
+func (s *Store) SetStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) error {
+	if err := s.setStream(ctx, ref, r, size); err != nil {
+		return fmt.Errorf("storing %s in %s from a stream: %w", ref, s.path, err)
+	}
+	return nil
+}
+
+func (s *Store) setStream(ctx context.Context, ref blobref.Ref, r io.Reader, size int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	switch {
+	case size < 0:
+		return fmt.Errorf("a stream of %d bytes", size)
+	case size > s.opts.MaxBytes:
+		return fmt.Errorf("%w: %d bytes; the limit is %d", blobstore.ErrTooLarge, size, s.opts.MaxBytes)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, size+1)) // one more than there may be
+	switch {
+	case err != nil:
+		return err
+	case int64(len(data)) < size:
+		return fmt.Errorf("the stream has %d bytes, not %d: %w", len(data), size, io.ErrUnexpectedEOF)
+	case int64(len(data)) > size:
+		return fmt.Errorf("the stream has more than %d bytes", size)
+	}
+	if err := s.check(ref, data); err != nil {
+		return err
+	}
+	return s.write(ctx, len(data), func(c *conn) error { return s.put(c, ref, data) })
+}
+
 // Blob is a blob to store: see SetAll.
 type Blob struct {
 	Ref  blobref.Ref

@@ -127,8 +127,9 @@ func (c *conn) query(ctx context.Context, row func(values []driver.Value) error,
 var errEnough = errors.New("enough rows")
 
 // ErrBusy means that other processes held the lock of the file for as long as
-// Options.BusyTimeout says. Nothing was stored; trying again is safe.
-var ErrBusy = errors.New("the database is locked by another process")
+// Options.BusyTimeout says. Nothing was stored. It matches blobstore.ErrUnavailable, so
+// that layer retry tries again.
+var ErrBusy error = &blobstore.UnavailableError{Err: errors.New("the database is locked by another process")}
 
 // ErrUnfinished means that another program died in the middle of a transaction, and
 // that it has to be taken back before the file can be read. Opening the file with that program does it.

@@ -95,6 +95,8 @@ var (
 	_ blobstore.Putter      = (*Store)(nil)
 	_ blobstore.BytesPutter = (*Store)(nil)
 	_ blobstore.Moder       = (*Store)(nil)
+
+	_ blobstore.StreamSetter = (*Store)(nil)
 )
 
 // Open returns the store in the file path. Where there is none it is made with the

@@ -142,6 +142,7 @@ func refusesWrites(t *testing.T, s *diskkv.Store) {
 	for name, err := range map[string]error{
 		"Set":                 s.Set(ctx, ref, data),
 		"SetLocal":            s.SetLocal(ctx, ref, data),
+		"SetStream":           s.SetStream(ctx, ref, bytes.NewReader(data), int64(len(data))),
 		"PutBytes":            putErr,
 		"Put":                 streamErr,
 		"PutAll":              allErr,
