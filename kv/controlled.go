@@ -22,8 +22,9 @@ type ControlledOptions struct {
 	// many bytes of blobs to store as fit MaxBlob.
 	MaxBlob int
 
-	// RequestTimeout is how long the store may take for one request; a minute by
-	// default, and without limit where negative. The store is told by its context.
+	// RequestTimeout is how long one request may take, from when it was read, and up to
+	// a sixteenth longer; a minute by default, and without limit where negative. The
+	// store is told by its context.
 	RequestTimeout time.Duration
 
 	// SendTimeout is how long the other side may take no messages, plus a second for
@@ -141,14 +142,10 @@ func (k kind) op(layer string) blobstore.Op {
 }
 
 // carryOut asks the store.
-func (c *Controlled) carryOut(ctx context.Context, j job) answer {
+func (c *Controlled) carryOut(j job) answer {
+	ctx := j.ctx
 	if j.span != nil {
 		ctx = c.propagator.WithRemoteSpan(ctx, *j.span)
-	}
-	if c.opts.RequestTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.opts.RequestTimeout)
-		defer cancel()
 	}
 	ctx, span := blobstore.Begin(ctx, c.opts.Observer, j.kind.op("controlled"))
 	a := answer{id: j.id, kind: j.kind}

@@ -26,6 +26,7 @@ type serving struct {
 	work    chan job
 	workers sync.WaitGroup
 	started int          // workers; only receive knows
+	shared  shared       // only receive knows
 	open    atomic.Int64 // jobs given to workers and not yet answered
 
 	mu         sync.Mutex
@@ -34,6 +35,7 @@ type serving struct {
 
 // job is a request in a form that outlives the message it came in.
 type job struct {
+	ctx   context.Context // of this request
 	id    uint32
 	kind  kind
 	ref   blobref.Ref
@@ -95,7 +97,7 @@ func (s *serving) give(r *request) error {
 			fmt.Errorf("%w: a request with id %d is in progress", ErrProtocol, r.id))})
 		return nil
 	}
-	j := job{id: r.id, kind: r.kind, isRef: len(r.blobID) == blobIDLen}
+	j := job{ctx: s.deadline(), id: r.id, kind: r.kind, isRef: len(r.blobID) == blobIDLen}
 	if j.isRef {
 		j.ref = blobref.FromSum([blobIDLen]byte(r.blobID))
 	}
@@ -119,14 +121,44 @@ func (s *serving) give(r *request) error {
 	select {
 	case s.work <- j:
 		return nil
+	default: // all are busy, and as many wait
+	}
+	select {
+	case s.work <- j:
+		return nil
 	case <-s.ctx.Done():
 		return context.Cause(s.ctx)
 	}
 }
 
+// shared is a context that ends with a deadline, and the time at which requests began
+// to share it.
+type shared struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	since  time.Time
+}
+
+// deadline returns the context of a request that begins now. To make one, with its
+// timer, costs as much as to get a small blob: requests that begin in the same
+// sixteenth of the timeout share one, and have up to that much more time. Those that
+// are replaced end by their deadline or with the stream.
+func (s *serving) deadline() context.Context {
+	timeout := s.c.opts.RequestTimeout
+	if timeout < 0 {
+		return s.ctx
+	}
+	now, slice := time.Now(), timeout/16
+	if s.shared.ctx == nil || now.Sub(s.shared.since) > slice {
+		s.shared.ctx, s.shared.cancel = context.WithDeadline(s.ctx, now.Add(timeout+slice))
+		s.shared.since = now
+	}
+	return s.shared.ctx
+}
+
 func (s *serving) run() {
 	for j := range s.work {
-		a := s.c.carryOut(s.ctx, j)
+		a := s.c.carryOut(j)
 		if j.held > 0 {
 			s.held.Release(j.held)
 		}
