@@ -18,8 +18,12 @@
 //   - ErrWrongKey is not ErrTampered: with the right passphrase the blob may be whole.
 //   - Memory is bounded by one chunk for streams of any length, and what a blob makes
 //     Argon2id do by 256 MiB and three passes. A key is derived once a process.
-//   - The marker is made before the first blob. A tool without the passphrase tells
-//     ciphertext from damage by IsEncrypted, or by the marker.
+//   - The marker is there, twice, before the first blob is. A tool without the passphrase
+//     tells ciphertext from damage by IsEncrypted, or by the marker. To store a blob the
+//     marker has to be read first, once: behind writethrough the first blob on a new
+//     machine waits for the remote.
+//   - With a wrong passphrase nothing is stored either, so that one store never holds blobs
+//     that no keyring opens.
 //
 // Hidden are the contents. Not hidden are how many blobs there are, how long each is,
 // when it was stored and asked for, and, unless ids are keyed, the SHA-256 of each

@@ -107,9 +107,9 @@ type contents struct {
 	unverified bool
 }
 
-// open believes the header, if one of the passphrases does.
-func (h *header) open(ctx context.Context, keys *Keyring) (contents, error) {
-	dataKey, err := h.unwrap(ctx, keys)
+// open believes the header, if one of the passphrases of s does.
+func (h *header) open(ctx context.Context, s *Store) (contents, error) {
+	dataKey, err := h.unwrap(ctx, s)
 	if err != nil {
 		return contents{}, err
 	}
@@ -133,8 +133,8 @@ func (h *header) open(ctx context.Context, keys *Keyring) (contents, error) {
 	}, nil
 }
 
-func (h *header) unwrap(ctx context.Context, keys *Keyring) ([]byte, error) {
-	w, err := keys.find(ctx, h.salted, h.keyID)
+func (h *header) unwrap(ctx context.Context, s *Store) ([]byte, error) {
+	w, err := s.wrapperOf(ctx, h)
 	if err != nil {
 		return nil, err
 	}

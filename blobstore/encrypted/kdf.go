@@ -31,7 +31,7 @@ const (
 	maxKDFThreads = 16               // RFC 9106 allows 2^24-1
 	maxKDFWork    = 3 * maxKDFMemory // KiB x passes
 	minKDFMemory  = 8                // KiB for each thread: RFC 9106, section 3.1
-	maxStrangers  = 64               // salts that no passphrase fitted, before no more are tried
+	maxStrangers  = 64               // salts of blobs that fitted no passphrase of a keyring, before no more are tried
 	maxDerived    = 256              // keys that a process remembers
 	saltSize      = 16               // RFC 9106, section 3.1
 	keySize       = 32               // AES-256
@@ -74,9 +74,8 @@ var known = struct {
 
 	deriving chan struct{} // holds a token while one is derived: the memory of one is enough
 
-	mu        sync.RWMutex
-	wrappers  map[derivation]*wrapper // guarded by mu
-	strangers int                     // guarded by mu: derivations that fitted no blob
+	mu       sync.RWMutex
+	wrappers map[derivation]*wrapper // guarded by mu
 }{deriving: make(chan struct{}, 1), wrappers: make(map[derivation]*wrapper)}
 
 func init() { _, _ = rand.Read(known.tagKey[:]) } // crypto/rand.Read never fails
@@ -122,25 +121,14 @@ func derive(ctx context.Context, passphrase []byte, d derivation) (*wrapper, err
 	clear(out)
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	if len(known.wrappers) >= maxDerived {
-		clear(known.wrappers)
+	for one := range known.wrappers {
+		if len(known.wrappers) < maxDerived {
+			break
+		}
+		delete(known.wrappers, one) // any: a store keeps those of its marker itself
 	}
 	known.wrappers[d] = w
 	return w, nil
-}
-
-// tooManyStrangers reports whether so many blobs asked for a derivation that fitted
-// none of the passphrases that no more are derived for unknown ones.
-func tooManyStrangers() bool {
-	known.mu.RLock()
-	defer known.mu.RUnlock()
-	return known.strangers >= maxStrangers
-}
-
-func countStranger() {
-	known.mu.Lock()
-	defer known.mu.Unlock()
-	known.strangers++
 }
 
 // newGCM returns AES-256-GCM under a key of 32 bytes.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync/atomic"
 )
 
 const (
@@ -24,6 +25,8 @@ type Keyring struct {
 	passphrases [][]byte
 	tags        []passphraseTag
 	seed        []cipher.AEAD // keys of the seed's form
+
+	strangers atomic.Int32 // salts of blobs that fitted none of them
 }
 
 // NewKeyring returns the keyring of the passphrases, newest first, of which there is
@@ -111,21 +114,8 @@ func (k *Keyring) newest(ctx context.Context, s salted) (*wrapper, error) {
 
 // find returns the wrapper of that passphrase whose key id is id, or ErrWrongKey.
 func (k *Keyring) find(ctx context.Context, s salted, id keyID) (*wrapper, error) {
-	for _, tag := range k.tags {
-		if w := lookUp(derivation{tag, s}); w != nil && w.id == id {
-			return w, nil
-		}
-	}
-	derived := false
 	for i, tag := range k.tags {
-		d := derivation{tag, s}
-		if lookUp(d) == nil {
-			if tooManyStrangers() {
-				return nil, fmt.Errorf("%w (and %d others were tried in vain: no more keys are derived for strange ones)", ErrWrongKey, maxStrangers)
-			}
-			derived = true
-		}
-		w, err := derive(ctx, k.passphrases[i], d)
+		w, err := derive(ctx, k.passphrases[i], derivation{tag, s})
 		if err != nil {
 			return nil, err
 		}
@@ -133,8 +123,29 @@ func (k *Keyring) find(ctx context.Context, s salted, id keyID) (*wrapper, error
 			return w, nil
 		}
 	}
-	if derived {
-		countStranger()
-	}
 	return nil, ErrWrongKey
+}
+
+// findForBlob is find for what a blob asks for. Blobs share the few salts of markers; a
+// store that is full of others is out to keep its reader busy.
+func (k *Keyring) findForBlob(ctx context.Context, s salted, id keyID) (*wrapper, error) {
+	derived := true
+	for _, tag := range k.tags {
+		w := lookUp(derivation{tag, s})
+		if w != nil && w.id == id {
+			return w, nil
+		}
+		derived = derived && w != nil
+	}
+	if derived {
+		return nil, ErrWrongKey
+	}
+	if k.strangers.Load() >= maxStrangers {
+		return nil, fmt.Errorf("%w (%d blobs with salts of their own fitted none: no more are tried)", ErrWrongKey, maxStrangers)
+	}
+	w, err := k.find(ctx, s, id)
+	if errors.Is(err, ErrWrongKey) {
+		k.strangers.Add(1)
+	}
+	return w, err
 }

@@ -237,3 +237,38 @@ func TestToolsWithoutTheKeyKnowCiphertext(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+func TestAStoreFullOfStrangeSaltsDoesNotKeepItsReaderBusy(t *testing.T) {
+	below := memory.New(blobstore.Opaque)
+	keys := ring(t, "pass")
+	s := open(t, below, keys, encrypted.Options{})
+	mine := put(t, s, []byte("mine"))
+	var strange []blobref.Ref
+	for i := range 100 {
+		other := open(t, memory.New(blobstore.Opaque), ring(t, "another"), encrypted.Options{})
+		ref := put(t, other, []byte{byte(i)})
+		plant(t, s, ref, ciphertext(t, other, ref))
+		strange = append(strange, ref)
+	}
+	stopped := 0
+	for range 2 {
+		for _, ref := range strange {
+			_, err := s.Get(t.Context(), ref)
+			if !errors.Is(err, encrypted.ErrWrongKey) {
+				t.Fatalf("Get = %v, want ErrWrongKey", err)
+			}
+			if strings.Contains(err.Error(), "no more are tried") {
+				stopped++
+			}
+		}
+	}
+	if stopped < 100-64 {
+		t.Errorf("%d of 200 reads did without Argon2id because there were too many, want %d or more", stopped, 100-64)
+	}
+	if _, err := s.Get(t.Context(), mine); err != nil {
+		t.Errorf("Get of what is not strange = %v", err)
+	}
+	if _, err := open(t, memory.New(blobstore.Opaque), keys, encrypted.Options{}).PutBytes(t.Context(), nil); err != nil {
+		t.Errorf("another store with the keyring = %v", err)
+	}
+}

@@ -142,7 +142,7 @@ func (s *Store) unkeyed(ctx context.Context, st *state, info blobstore.Info) (bl
 	if err != nil {
 		return info, fmt.Errorf("listing %s: %w", info.Ref, err)
 	}
-	c, err := h.open(ctx, s.keys)
+	c, err := h.open(ctx, s)
 	if err != nil {
 		return info, fmt.Errorf("listing %s: %w", info.Ref, err)
 	}

@@ -113,7 +113,7 @@ func (s *Store) rotateBlob(ctx context.Context, st *state, info blobstore.Info, 
 	if current && !st.ids.keyed {
 		return nil
 	}
-	c, err := h.open(ctx, s.keys)
+	c, err := h.open(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *Store) holds(ctx context.Context, id blobref.Ref) bool {
 	if err != nil {
 		return false
 	}
-	_, err = h.open(ctx, s.keys)
+	_, err = h.open(ctx, s)
 	return err == nil
 }
 
@@ -204,7 +204,7 @@ func (s *Store) reencrypt(ctx context.Context, st *state, ref, from, to blobref.
 // rewrap stores the blob again with its data key under the newest passphrase. The chunks
 // do not know the difference.
 func (s *Store) rewrap(ctx context.Context, st *state, h *header, c contents, from, to blobref.Ref, size int64, done *Rotation) error {
-	dataKey, err := h.unwrap(ctx, s.keys)
+	dataKey, err := h.unwrap(ctx, s)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,9 @@ type state struct {
 	fits  bool // there is a marker, and every slot of it opens
 	empty bool // there is no marker, ids are to be keyed, and nothing is there to ask for
 
-	looked time.Time // when
-	writer *wrapper  // of the newest passphrase; nil when it has no slot yet
+	looked time.Time  // when
+	opened []*wrapper // one for each slot that opens
+	writer *wrapper   // of the newest passphrase; nil when it has no slot yet
 }
 
 // stored returns the ids under which the blob may be, the first being where it is
@@ -243,7 +244,6 @@ func (s *Store) readCopy(ctx context.Context, id blobref.Ref) (*state, error) {
 // openMarker opens what the passphrases open of a marker.
 func (s *Store) openMarker(ctx context.Context, m *marker) (*state, error) {
 	st := &state{marker: m, ids: m.ids, fits: true}
-	opened := false
 	for i := range m.slots {
 		slot := &m.slots[i]
 		w, err := s.keys.find(ctx, slot.salted, slot.id)
@@ -258,20 +258,32 @@ func (s *Store) openMarker(ctx context.Context, m *marker) (*state, error) {
 		if err != nil {
 			return nil, err
 		}
-		if opened && !bytes.Equal(idKey, st.idKey) {
+		if len(st.opened) > 0 && !bytes.Equal(idKey, st.idKey) {
 			return nil, fmt.Errorf("%w: its marker has two keys for ids", ErrTampered)
 		}
-		opened, st.idKey = true, idKey
+		st.idKey, st.opened = idKey, append(st.opened, w)
 		if newest, err := s.keys.newest(ctx, slot.salted); err != nil {
 			return nil, err
-		} else if newest == w && st.writer == nil {
+		} else if newest.id == w.id && st.writer == nil {
 			st.writer = w
 		}
 	}
-	if !opened {
+	if len(st.opened) == 0 {
 		return nil, fmt.Errorf("%w (the store has slots for keys %s)", ErrWrongKey, m.describe())
 	}
 	return st, nil
+}
+
+// wrapperOf returns the wrapper that a header asks for: nearly always one of the marker.
+func (s *Store) wrapperOf(ctx context.Context, h *header) (*wrapper, error) {
+	if st := s.state.Load(); st != nil {
+		for _, w := range st.opened {
+			if w.id == h.keyID && w.salted == h.salted {
+				return w, nil
+			}
+		}
+	}
+	return s.keys.findForBlob(ctx, h.salted, h.keyID)
 }
 
 // passphrasesFit reports whether the marker is there and the passphrases open all of
@@ -354,7 +366,7 @@ func (s *Store) keyedElsewhere(ctx context.Context, id blobref.Ref) bool {
 	if err != nil {
 		return false
 	}
-	c, err := h.open(ctx, s.keys)
+	c, err := h.open(ctx, s)
 	return err == nil && c.id != id
 }
 

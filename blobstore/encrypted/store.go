@@ -237,7 +237,7 @@ func (s *Store) openHeader(ctx context.Context, ref blobref.Ref, sealed []byte) 
 	if err != nil {
 		return contents{}, err
 	}
-	c, err := h.open(ctx, s.keys)
+	c, err := h.open(ctx, s)
 	if err != nil {
 		return contents{}, err
 	}
