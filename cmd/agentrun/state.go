@@ -51,8 +51,8 @@ the message alone the blobs are a field that they do not know.
 
 With --store the blobs go to that store, and the file has the state alone.
 
-With --json it prints the state as canonical JSON; a FILE called *.json gets that,
-too.`,
+With --json it prints the state as canonical JSON; a FILE called *.json gets
+that, too.`,
 		Example: `  agentrun state export -o work.binpb
   agentrun state export 01a1fa9b -o work.binpb --store dir:/mnt/blobs
   agentrun state export --json | jq '.turns | length'`,
@@ -194,9 +194,9 @@ func newStateImportCommand(env *environment) *cobra.Command {
 		Short: "Make a session of a state",
 		Long: `import makes a session of a state in a file, - for the standard input: one that
 agentrun state export wrote, or that another program has, in any of its forms
-(protobuf, "~" and base64, hexadecimal digits; the old form with its parts inside,
-too). What is not in the file is looked for in the store that --store names, else
-in the home.
+(protobuf, "~" and base64, hexadecimal digits; the old form with its parts
+inside, too). What is not in the file is looked for in the store that --store
+names, else in the home.
 
 The session has the id that it had; where the home has a session of that id it
 gets a new one. What a state refers to and is nowhere to be found is said, and

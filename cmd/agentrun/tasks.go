@@ -29,8 +29,9 @@ failed, budget, timeout, cancelled, crashed, schema-violation.
 With --json it prints one object a line: id, parent, agent, status, url,
 artifact (the file of its output, or null), session (its log, or null), started,
 ended, tokens, cost (what it spent in its runs that ended, those below it
-aside); reason where there is one; and of one with files of its own isolation, patch (artifact, the URL of a git patch; bytes; how many files were
-added, changed, deleted; left, what is not in it) and merged.`,
+aside); reason where there is one; and of one with files of its own isolation,
+patch (artifact, the URL of a git patch; bytes; how many files were added,
+changed, deleted; left, what is not in it) and merged.`,
 		Example: `  agentrun tasks
   agentrun tasks --json | jq -r 'select(.status != "completed") | .id'`,
 		Args: positional(0, 1, "at most one session"),
