@@ -39,7 +39,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -107,7 +106,6 @@ type bucket struct {
 	prefix    string // "" or with a slash at its end
 }
 
-<<<<<<< HEAD
 // isBucketName reports whether S3 lets a bucket be called so.
 func isBucketName(name string) bool {
 	if len(name) < 3 || len(name) > 63 {
@@ -122,10 +120,6 @@ func isBucketName(name string) bool {
 	}
 	return true
 }
-=======
-// bucketName is what S3 lets a bucket be called.
-var bucketName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`) })
->>>>>>> 37f56d2 (cmd/agentrun: help within 80 columns; what packages may allocate before main is written down anew)
 
 // open checks the options and makes a client. It asks the service nothing.
 func open(o Options) (*bucket, error) {
@@ -141,11 +135,7 @@ func open(o Options) (*bucket, error) {
 	if o.MaxStreamBytes <= 0 {
 		o.MaxStreamBytes = DefaultMaxStreamBytes
 	}
-<<<<<<< HEAD
 	if !isBucketName(o.Bucket) {
-=======
-	if !bucketName().MatchString(o.Bucket) {
->>>>>>> 37f56d2 (cmd/agentrun: help within 80 columns; what packages may allocate before main is written down anew)
 		return nil, fmt.Errorf("opening bucket %q: a bucket is called by 3 to 63 lower-case letters, digits, dots and hyphens", o.Bucket)
 	}
 	endpoint, err := parseEndpoint(o.Endpoint, o.AllowPlaintext)

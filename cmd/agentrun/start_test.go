@@ -17,14 +17,8 @@ var heavy = map[string]int{
 	"github.com/ledongthuc/pdf":                  300_000, // names of characters
 	"github.com/google/jsonschema-go/jsonschema": 120_000, // its own fields, by reflection
 	"github.com/dlclark/regexp2/v2/syntax":       60_000,  // classes of characters, for the tokenizer
-<<<<<<< HEAD
 	"github.com/minio/minio-go/v7/pkg/s3utils":   300_000, // patterns of names
 	"github.com/minio/minio-go/v7":               45_000,  // names of headers
-=======
-	"github.com/minio/minio-go/v7/pkg/s3utils":   300_000, // expressions for names of buckets
-	"github.com/minio/minio-go/v7":               40_000,  // headers by their names
-	"github.com/agentrun/agentrun/gen/agent/v1":  240_000, // room for what is known of 500 messages; in 0.06 ms, untouched
->>>>>>> 37f56d2 (cmd/agentrun: help within 80 columns; what packages may allocate before main is written down anew)
 }
 
 // ofTests is linked into the program of the tests alone.
@@ -32,11 +26,7 @@ const ofTests = "pgregory.net/rapid"
 
 const (
 	most    = 32_000    // what a package that is not heavy may allocate
-<<<<<<< HEAD
 	mostAll = 1_800_000 // what all may together
-=======
-	mostAll = 2_000_000 // what all may together
->>>>>>> 37f56d2 (cmd/agentrun: help within 80 columns; what packages may allocate before main is written down anew)
 )
 
 func TestAProgramThatStartsDoesLittleBeforeMain(t *testing.T) {
