@@ -47,6 +47,10 @@ type Options struct {
 	// package encrypted.
 	KDF encrypted.KDF
 
+	// Lookup looks up variables of the environment: tokens and credentials; nil is
+	// os.LookupEnv.
+	Lookup func(name string) (string, bool)
+
 	// Observer is told what every layer does; nil: nobody.
 	Observer blobstore.Observer
 
@@ -73,6 +77,7 @@ type Stack struct {
 
 	close  []func() error
 	url    URL
+	opts   Options
 	memory pointers.Memory // of a mem
 }
 
@@ -99,7 +104,7 @@ func Open(ctx context.Context, text string, o Options) (*Stack, error) {
 
 // Open opens the store.
 func (u URL) Open(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{url: u}
+	s := &Stack{url: u, opts: o}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
@@ -153,7 +158,7 @@ func (s *Stack) base(ctx context.Context, u URL, mode blobstore.Mode, o Options)
 	case KV:
 		return s.peer(u, mode, o)
 	case HTTP, HTTPS:
-		token, err := o.token(u, httpstore.TokenFromEnv)
+		token, err := o.token(u)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +172,7 @@ func (s *Stack) base(ctx context.Context, u URL, mode blobstore.Mode, o Options)
 		bucket, prefix, _ := strings.Cut(u.Place, "/")
 		store, err := s3store.Open(s3store.Options{
 			Endpoint: u.Endpoint, Region: u.Region, Bucket: bucket, Prefix: prefix,
-			Mode: mode, TLS: o.TLS, Observer: o.Observer,
+			Mode: mode, TLS: o.TLS, Observer: o.Observer, Credentials: o.credentials(),
 		})
 		if err != nil {
 			return nil, err
@@ -183,7 +188,7 @@ func (s *Stack) base(ctx context.Context, u URL, mode blobstore.Mode, o Options)
 // peer is the store of a peer that speaks the key-value stream. It is connected to when
 // it is first asked, so that a layer that works without it can be opened.
 func (s *Stack) peer(u URL, mode blobstore.Mode, o Options) (blobstore.Store, error) {
-	token, err := o.token(u, kvhttp.TokenFromEnv)
+	token, err := o.token(u)
 	if err != nil {
 		return nil, err
 	}
@@ -195,14 +200,6 @@ func (s *Stack) peer(u URL, mode blobstore.Mode, o Options) (blobstore.Store, er
 	store := kv.NewRemote(dialer.Open, remote)
 	s.close = append(s.close, store.Close)
 	return store, nil
-}
-
-// token is the bearer token for a server.
-func (o Options) token(u URL, environment func() (string, error)) (string, error) {
-	if o.Token != nil {
-		return o.Token(u.Kind, u.Place)
-	}
-	return environment()
 }
 
 // send puts the layer that sends to a remote around the store.

@@ -32,6 +32,7 @@ func (s *Stack) Pointers() (pointers.Pointers, error) {
 		bucket, prefix, _ := strings.Cut(s.url.Place, "/")
 		objects, err := s3store.OpenObjects(s3store.Options{
 			Endpoint: s.url.Endpoint, Region: s.url.Region, Bucket: bucket, Prefix: strings.TrimPrefix(prefix+"/"+checkpointsName, "/"),
+			TLS: s.opts.TLS, Credentials: s.opts.credentials(),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("opening the checkpoints of %s: %w", s.url, err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
-	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/storeurl"
 )
 
@@ -158,10 +157,7 @@ func (b *blobsCommand) with(ctx context.Context, do func(context.Context, *openS
 	if err != nil {
 		return usagef("%w", err)
 	}
-	stack, err := u.Open(ctx, storeurl.Options{
-		Sync:   b.durability.value == session.Sync,
-		Report: func(err error) { b.remark("%v", err) },
-	})
+	stack, err := u.Open(ctx, b.storeOptions())
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -20,7 +19,7 @@ import (
 func newKVCommand(env *environment) *cobra.Command {
 	b := &blobsCommand{environment: env}
 	get, set := b.newGet(), b.newPut()
-	get.Example = "  agentrun kv get blob:sha256:<hex> --store kv:http://127.0.0.1:4711 >picture.png"
+	get.Example = "  agentrun kv get <hex> --store kv:http://127.0.0.1:4711 >picture.png"
 	set.Use, set.Aliases = "set [FILE|-]", []string{"put"}
 	set.Example = "  agentrun kv set picture.png --store kv:http://127.0.0.1:4711"
 	for _, cmd := range []*cobra.Command{get, set} {
@@ -52,17 +51,17 @@ func newKVServeCommand(env *environment) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve a store to other processes",
 		Long: `serve has the blobs of the home, or of the store that --store names, for whoever
-connects, until it is interrupted. Its first line of output is the address, as in
-127.0.0.1:4711; the store URL is kv:http:// before that.
+connects, until it is interrupted. Its first line of output is the address, such
+as 127.0.0.1:4711; the store URL is kv:http:// before that.
 
-Without TLS it listens on this machine only. Beyond it --cert and --key are
+Without TLS it listens on this machine only. Beyond it --cert and --cert-key are
 needed, and --token-file or --client-ca: a token that clients bring, in the
 variable AGENTRUN_KV_TOKEN for example, or who signs their certificates.
 
 With --stdio it serves the process at the other end of its standard input and
 output, and prints no address.`,
 		Example: `  agentrun kv serve --listen 127.0.0.1:0
-  agentrun kv serve --listen :4711 --cert c.pem --key k.pem --token-file token`,
+  agentrun kv serve --listen :4711 --cert c.pem --cert-key k.pem --token-file token`,
 		Args: positional(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := cmd.Flags().GetString("store")
@@ -77,7 +76,7 @@ output, and prints no address.`,
 	f.BoolVar(&x.stdio, "stdio", false, "serve the standard input and output")
 	f.StringVar(&x.tokenFile, "token-file", "", "ask for the token that is in `FILE`")
 	f.StringVar(&x.certFile, "cert", "", "the certificate of this server, a PEM `FILE`")
-	f.StringVar(&x.keyFile, "key", "", "the key of the certificate, a PEM `FILE`")
+	f.StringVar(&x.keyFile, "cert-key", "", "the key of the certificate, a PEM `FILE`")
 	f.StringVar(&x.caFile, "client-ca", "", "ask clients for a certificate signed by one in a PEM `FILE`")
 	return cmd
 }
@@ -98,7 +97,7 @@ func (x *kvServe) run(ctx context.Context, flag storeFlag) (err error) {
 	defer func() { err = errors.Join(err, store.Flush(context.WithoutCancel(ctx)), done()) }()
 	if x.stdio {
 		c := kv.NewControlled(store, o.Controlled)
-		return c.Serve(ctx, kv.NewStream(x.stdin, x.stdout, c.MaxMessage(), x.closeInput))
+		return c.Serve(ctx, kv.NewStream(x.stdin, x.stdout, c.MaxMessage(), x.stdin.Close))
 	}
 	ln, err := net.Listen("tcp", x.listen)
 	if err != nil {
@@ -134,13 +133,6 @@ func (x *kvServe) announce(at net.Addr) error {
 	return err
 }
 
-func (x *kvServe) closeInput() error {
-	if c, ok := x.stdin.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
-
 // options are who is served.
 func (x *kvServe) options() (o kvhttp.ServeOptions, err error) {
 	if x.tokenFile != "" {
@@ -150,12 +142,12 @@ func (x *kvServe) options() (o kvhttp.ServeOptions, err error) {
 	}
 	if x.certFile == "" && x.keyFile == "" {
 		if x.caFile != "" {
-			return o, usagef("clients have certificates only over TLS: give --cert and --key, too")
+			return o, usagef("clients have certificates only over TLS: give --cert and --cert-key, too")
 		}
 		return o, nil
 	}
 	if x.certFile == "" || x.keyFile == "" {
-		return o, usagef("a certificate and its key belong together: give both --cert and --key")
+		return o, usagef("a certificate and its key belong together: give both --cert and --cert-key")
 	}
 	cert, err := tls.LoadX509KeyPair(x.certFile, x.keyFile)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 func newStateCommand(env *environment) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "state",
-		Short: "Make a session the state of a conversation, and the other way round",
+		Short: "Make sessions states of conversations, and states sessions",
 		Long: `state turns sessions into the form in which other agents and machines know a
 conversation, agent.v1.ConversationStateStructure, whose parts are blobs, and
 such states into sessions. What that form has no place for goes along beside it:

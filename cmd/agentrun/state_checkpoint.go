@@ -138,7 +138,7 @@ func newStateCheckpointsCommand(env *environment) *cobra.Command {
 		Long: `checkpoints lists the states that are kept in the home, or in the store that
 --store names: of each conversation the latest one, and those at messages.
 
-With --history it lists what they were set to, newest first, of one CONVERSATION.
+With --history it lists what those of one CONVERSATION were, newest first.
 
 With --json it prints one object a line: conversation, bubble (the message, null
 for the latest state), blob, time (null where that is not known).`,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/conversation/pointers"
+	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/storeurl"
 )
@@ -20,10 +21,20 @@ func (f *storeFlag) addTo(cmd *cobra.Command) {
 
 // openStack opens the store that was named.
 func (f *storeFlag) openStack(ctx context.Context, e *environment) (*storeurl.Stack, error) {
-	return storeurl.Open(ctx, f.url, storeurl.Options{
+	u, err := storeurl.Parse(f.url)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return u.Open(ctx, e.storeOptions())
+}
+
+// storeOptions say how a store is opened. Tokens and credentials are variables that this process is kept from showing.
+func (e *environment) storeOptions() storeurl.Options {
+	return storeurl.Options{
 		Sync:   e.durability.value == session.Sync,
 		Report: func(err error) { e.remark("%v", err) },
-	})
+		Lookup: withhold.Lookup,
+	}
 }
 
 // open opens the store that was named, else that of the home. The function ends its use.

@@ -50,11 +50,8 @@ var verbs = [...]struct {
 	{"agents", newAgentsCommand, false},
 	{"hooks", newHooksCommand, false},
 	{"state", newStateCommand, false},
-<<<<<<< HEAD
 	{"blobs", newBlobsCommand, false},
-=======
 	{"kv", newKVCommand, false},
->>>>>>> fa918e6 (blobstore: an example of layers)
 }
 
 // commands makes the command that the arguments name first: all of them with their flags would take longer than many a
