@@ -338,6 +338,46 @@ func TestAStreamThatHangsHoldsUpNobodyWhoStores(t *testing.T) {
 	}
 }
 
+// slowCommit is a local store that has read a stream, and stores it when it is let go.
+type slowCommit struct {
+	*memory.Store
+	read, release chan struct{}
+}
+
+func (s slowCommit) SetStream(_ context.Context, ref blobref.Ref, r io.Reader, _ int64) error {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	close(s.read)
+	<-s.release
+	return s.Store.Set(context.Background(), ref, data)
+}
+
+func TestAStreamThatCannotBeEndedAnyMoreIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		remote := memory.New(blobstore.Opaque)
+		ref := numberedRef(1)
+		if err := remote.Set(t.Context(), ref, []byte("the old bytes")); err != nil {
+			t.Fatal(err)
+		}
+		local := slowCommit{memory.New(blobstore.Opaque), make(chan struct{}), make(chan struct{})}
+		s := open(t, local, remote, t.TempDir(), writethrough.Options{StreamOver: 1})
+		got, stored := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := s.Get(t.Context(), ref); got <- err }()
+		<-local.read
+		go func() { stored <- s.Set(t.Context(), ref, []byte("the new bytes")) }()
+		synctest.Wait()
+		close(local.release)
+		if err := errors.Join(<-stored, <-got); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := s.Get(t.Context(), ref); err != nil || string(now) != "the new bytes" {
+			t.Errorf("Get = %q, %v", now, err)
+		}
+	})
+}
+
 func TestLargeBlobsAreStreamedBothWays(t *testing.T) {
 	modesOf(t, func(t *testing.T, mode blobstore.Mode) {
 		arrived := memory.New(mode)

@@ -269,6 +269,25 @@ func TestABlobThatTheRemoteRefusesIsReportedByEveryFlushAndHoldsUpNoOther(t *tes
 	})
 }
 
+func TestBlobsThatCannotGoTakeNoRoomFromOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, remote := newRemote()
+		remote.Plan(faultstore.Always(faultstore.Fault{Before: blobstore.ErrTooLarge}, faultstore.Set))
+		s := open(t, memory.New(blobstore.Verified), remote, t.TempDir(), writethrough.Options{MaxQueued: 2})
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if err := s.Set(ctx, numberedRef(i), numbered(i)); err != nil {
+				t.Fatalf("Set = %v", err)
+			}
+			cancel()
+		}
+		time.Sleep(time.Minute)
+		if s.Queued() != 20 {
+			t.Errorf("%d are queued, want all", s.Queued())
+		}
+	})
+}
+
 // damage overwrites the file of blob i.
 func damage(t *testing.T, dir string, i int) {
 	t.Helper()
