@@ -169,7 +169,15 @@ func describe(err error) error {
 }
 
 // errDamaged is what SQLite finds wrong with its file.
-var errDamaged = fmt.Errorf("the database file is damaged: %w", blobstore.ErrCorrupt)
+var errDamaged error = &damagedError{"the database file is damaged"}
+
+// damagedError matches blobstore.ErrCorrupt without speaking of a blob.
+type damagedError struct{ text string }
+
+func (e *damagedError) Error() string { return e.text }
+
+// Is reports that the error matches blobstore.ErrCorrupt.
+func (e *damagedError) Is(target error) bool { return target == blobstore.ErrCorrupt }
 
 // codeOf returns the primary result code of an error, or 0 for another error.
 func codeOf(err error) int {

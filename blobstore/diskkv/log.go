@@ -12,7 +12,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/internal/durable"
 )
 
@@ -27,7 +26,7 @@ const (
 )
 
 // errLogDamaged means that transactions of the log cannot be believed.
-var errLogDamaged = fmt.Errorf("the log of the database is damaged: %w", blobstore.ErrCorrupt)
+var errLogDamaged error = &damagedError{"the log of the database is damaged"}
 
 // checkLog looks whether there are transactions in the log behind a place that SQLite will
 // read as its end. What is left of the log is then copied beside it, for SQLite will
