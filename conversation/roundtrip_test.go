@@ -127,6 +127,9 @@ func TestRealSessionsAreConvertedWithoutTheirSidecar(t *testing.T) {
 				if a.User.GetText() != b.User.GetText() || a.User.GetMessageId() != b.User.GetMessageId() {
 					t.Fatalf("turn %d: %q became %q", i, a.User, b.User)
 				}
+				if a.ID != b.ID {
+					t.Fatalf("turn %d is %v, and was %v", i, b.ID, a.ID)
+				}
 				if len(a.Steps) != len(b.Steps) {
 					t.Fatalf("turn %d: %d steps became %d", i, len(a.Steps), len(b.Steps))
 				}
