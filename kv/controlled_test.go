@@ -354,6 +354,25 @@ func TestWhatIsTooLargeIsAnsweredAndPassedBy(t *testing.T) {
 	}
 }
 
+func TestWhatIsTooLargeDoesNotAnswerAnotherRequest(t *testing.T) {
+	store := memory.New(blobstore.Verified)
+	slow, fast := put(t, store, []byte("slow")), put(t, store, []byte("fast"))
+	open := make(chan struct{})
+	a := newAsker(t, &gate{Store: store, shut: map[blobref.Ref]chan struct{}{slow: open}}, kv.ControlledOptions{MaxBlob: 1000})
+	a.send(askGet(0, slow))
+	// Its id stands behind its bytes: nobody can know it without reading all of them.
+	large, err := proto.Marshal(askSet(0, slow, make([]byte, 200<<10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.sendBytes(append(large, 0x08, 0x05))
+	a.alive(fast)
+	close(open)
+	if got := a.answer(); got.GetId() != 0 || string(got.GetGetBlobResult().BlobData) != "slow" {
+		t.Errorf("the request with id 0 was answered %v", got)
+	}
+}
+
 func TestAPeerThatClaims2GBAndStallsHoldsNothingUp(t *testing.T) {
 	store := memory.New(blobstore.Verified)
 	ref := put(t, store, []byte("blob"))

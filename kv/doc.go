@@ -23,8 +23,8 @@
 //   - Bytes that do not hash to their id are refused, unless the store is
 //     blobstore.Opaque.
 //   - A request, or an answer, over the limit of size is answered with an error; the
-//     bytes are passed by. Where a request says its id only behind the first 64
-//     bytes it is passed by unanswered.
+//     bytes are passed by. Its id is what stands before the blob, where all peers write
+//     it, and 0 where nothing does; it is not answered when that id is in progress.
 //   - A request whose id is that of one in progress is answered with an error and
 //     not carried out: the asker cannot tell two answers apart.
 //   - A request of a case that is not known here, and a message that is no protobuf,

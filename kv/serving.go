@@ -203,9 +203,10 @@ func (s *serving) answer(a answer) {
 func (s *serving) refuseLarge(tooLarge *TooLargeError) {
 	s.c.stats.tooLarge.Add(1)
 	r, ok := parseHead(tooLarge.Head)
-	if !ok {
+	if !ok || !s.begin(r.id) {
 		return
 	}
+	s.end(r.id)
 	s.answer(answer{id: r.id, kind: r.kind, err: peerError(fmt.Errorf("%w: %w", blobstore.ErrTooLarge, tooLarge))})
 }
 
