@@ -221,3 +221,34 @@ func TestWhatWasStoredAgainSinceIsNotReplacedByWhatWasThereBefore(t *testing.T) 
 		t.Errorf("Get = %q, %v", got, err)
 	}
 }
+
+// before calls do once, before the first Get of an id.
+type before struct {
+	*memory.Store
+	id   blobref.Ref
+	do   func()
+	once sync.Once
+}
+
+func (b *before) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
+	if ref == b.id {
+		b.once.Do(b.do)
+	}
+	return b.Store.Get(ctx, ref)
+}
+
+func TestABlobThatMovesBetweenTheLooksOfAReaderIsFound(t *testing.T) {
+	below := memory.New(blobstore.Opaque)
+	keys := ring(t, "pass")
+	ref := put(t, open(t, below, keys, encrypted.Options{}), []byte("data"))
+	keyed := open(t, below, keys, encrypted.Options{KeyedIDs: true})
+	put(t, keyed, nil) // ids are mixed from here on
+	reader := open(t, &before{Store: below, id: ref, do: func() {
+		if done, err := keyed.Rotate(t.Context(), nil); err != nil || done.Moved != 1 {
+			t.Errorf("Rotate = %+v, %v", done, err)
+		}
+	}}, keys, encrypted.Options{})
+	if got, err := reader.Get(t.Context(), ref); err != nil || string(got) != "data" {
+		t.Errorf("Get = %q, %v", got, err)
+	}
+}
