@@ -61,7 +61,7 @@ variable AGENTRUN_KV_TOKEN for example, or who signs their certificates.
 With --stdio it serves the process at the other end of its standard input and
 output, and prints no address.`,
 		Example: `  agentrun kv serve --listen 127.0.0.1:0
-  agentrun kv serve --listen :4711 --cert c.pem --cert-key k.pem --token-file token`,
+  agentrun kv serve --listen :4711 --cert c.pem --cert-key k.pem --token-file t`,
 		Args: positional(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := cmd.Flags().GetString("store")
