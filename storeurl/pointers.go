@@ -42,5 +42,5 @@ func (s *Stack) Pointers() (pointers.Pointers, error) {
 	case Memory:
 		return &s.memory, nil
 	}
-	return nil, fmt.Errorf("opening the checkpoints of %s: %w: it has blobs alone; give a store dir:, diskkv: or s3:", s.url, blobstore.ErrUnsupported)
+	return nil, fmt.Errorf("opening the checkpoints of %s: %w: it has blobs alone; dir:, diskkv: and s3: have them", s.url, blobstore.ErrUnsupported)
 }

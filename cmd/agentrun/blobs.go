@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -157,7 +158,11 @@ func (b *blobsCommand) with(ctx context.Context, do func(context.Context, *openS
 	if err != nil {
 		return usagef("%w", err)
 	}
-	stack, err := u.Open(ctx, b.storeOptions())
+	o := b.storeOptions()
+	var once sync.Once // what fails again and again is said once
+	report := o.Report
+	o.Report = func(err error) { once.Do(func() { report(err) }) }
+	stack, err := u.Open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -242,7 +247,7 @@ func (b *blobsCommand) settle(ctx context.Context, s *openStore) error {
 	defer cancel()
 	err := s.Flush(waiting)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		b.say("the remote does not answer: %s wait for it here, and the next command on this store sends them", count(int64(s.stack.Writethrough.Queued()), "blob", "blobs"))
+		b.say("the remote does not answer: %s for it here, and the next command on this store sends what it can", count(int64(s.stack.Writethrough.Queued()), "blob waits", "blobs wait"))
 		return nil
 	}
 	return err
