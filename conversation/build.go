@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -127,7 +128,7 @@ func (b *builder) add(ctx context.Context, i int32, e entry.Entry, span sidecar.
 		b.last.line(span, e.Time())
 	}
 	if role != "" && e.Type() != entry.TypeCompaction {
-		b.said = append(b.said, saidMessage{i, e.ID()})
+		b.said = append(b.said, saidMessage{i, strings.Clone(e.ID())}) // the line is not kept
 	}
 	switch e.Type() {
 	case entry.TypeMessage, entry.TypeCustomMessage, entry.TypeBranchSummary:
@@ -372,7 +373,7 @@ func appendNew(list []string, s string) []string {
 // files takes a record of how files were before and after.
 func (b *builder) files(list gjson.Result) {
 	list.ForEach(func(_, f gjson.Result) bool {
-		path := valid(f.Get("path").String())
+		path := strings.Clone(valid(f.Get("path").String()))
 		if path == "" {
 			return true
 		}

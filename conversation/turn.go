@@ -357,6 +357,7 @@ func (b *builder) result(e entry.Entry) error {
 	}
 	answer(s.call, s.raw, r)
 	if path := readPath(s.call); path != "" && !b.read[path] {
+		path = strings.Clone(path) // of a message that is not kept
 		b.read[path] = true
 		b.state.ReadPaths = append(b.state.ReadPaths, path)
 	}
