@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/tidwall/gjson"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -132,7 +133,7 @@ func (b *builder) message(ctx context.Context, role string, e entry.Entry) error
 // user takes what a person said.
 func (b *builder) user(ctx context.Context, e entry.Entry) error {
 	u := b.userMessage(e)
-	content := gjson.GetBytes(e.Raw(), "message.content")
+	content := gjson.Get(view(e.Raw()), "message.content")
 	if content.Type == gjson.String {
 		u.Text = valid(content.Str)
 	} else {
@@ -224,7 +225,7 @@ func externalText(raw []byte) []byte {
 // assistant takes an answer of a model.
 func (b *builder) assistant(ctx context.Context, e entry.Entry) error {
 	t, at := b.last, uint64(max(0, e.Time().UnixMilli()))
-	m := gjson.GetBytes(e.Raw(), "message")
+	m := gjson.Get(view(e.Raw()), "message")
 	var failed error
 	m.ForEach(func(key, v gjson.Result) bool {
 		switch key.Str {
@@ -322,7 +323,7 @@ type toolResult struct {
 }
 
 func parseResult(raw []byte) (r toolResult) {
-	gjson.GetBytes(raw, "message").ForEach(func(key, v gjson.Result) bool {
+	gjson.Get(view(raw), "message").ForEach(func(key, v gjson.Result) bool {
 		switch key.Str {
 		case "toolCallId":
 			r.id = v.String()
@@ -367,7 +368,7 @@ func (b *builder) result(e entry.Entry) error {
 
 // shell takes a command that a person had run.
 func (b *builder) shell(ctx context.Context, e entry.Entry) error {
-	m := gjson.GetBytes(e.Raw(), "message")
+	m := gjson.Get(view(e.Raw()), "message")
 	command, err := b.put(ctx, &agentv1.ShellCommand{Command: valid(m.Get("command").String())})
 	if err != nil {
 		return err
@@ -380,6 +381,10 @@ func (b *builder) shell(ctx context.Context, e entry.Entry) error {
 	b.last.shell = &agentv1.ShellConversationTurnStructure{ShellCommand: command, ShellOutput: output}
 	return err
 }
+
+// view is b as a string, without a copy: the line of an entry does not change. What is
+// kept beyond the turn that the line belongs to is cloned, so that the line is not.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // valid is a string that protobuf takes.
 func valid(s string) string {
