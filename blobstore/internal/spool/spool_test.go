@@ -38,6 +38,9 @@ func TestAStreamIsHeldWholeAndItsFileHasNoName(t *testing.T) {
 		if size > 1 && size != spool.MaxMemory+1 {
 			continue
 		}
+		if _, err := s.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
 		if err := iotest.TestReader(s, data); err != nil {
 			t.Error(err)
 		}
