@@ -68,7 +68,8 @@ type Handler struct {
 	mux    *http.ServeMux
 
 	// writing keeps conditional puts of one blob apart from others, by the first
-	// byte of its id.
+	// byte of its id. Streams are not held up by it: an opaque blob of more than
+	// 1 MiB and a conditional put of the same id at once end with either.
 	writing [256]sync.Mutex
 }
 

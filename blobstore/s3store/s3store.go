@@ -26,6 +26,9 @@
 // in no URL. Without TLS a service has to be on this machine, unless Options say
 // otherwise.
 //
+// Who asks needs the right to list the bucket: without it S3 answers that access is
+// denied where there is no object, which is then an error and no absent blob.
+//
 // Objects keeps small values under names, with compare-and-set, for pointers that
 // several machines change.
 package s3store
