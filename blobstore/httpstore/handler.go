@@ -171,7 +171,8 @@ func (h *Handler) answer(do func(http.ResponseWriter, *http.Request) error) http
 // refuse answers with an error.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errGone) || r.Context().Err() != nil {
-		return
+		// To return without an answer would be the answer 200.
+		panic(http.ErrAbortHandler)
 	}
 	status, body := http.StatusInternalServerError, fault{Error: "internal", Message: "the store failed"}
 	switch {

@@ -249,3 +249,18 @@ func TestLargeBodiesWaitForMemory(t *testing.T) {
 		t.Errorf("a body far over the limit: %v, want ErrTooLarge", err)
 	}
 }
+
+func TestARequestThatEndsBeforeItsAnswerIsNotAnsweredAsDone(t *testing.T) {
+	h := httpstore.NewHandler(memory.New(blobstore.Verified), httpstore.HandlerOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPut, "http://localhost/blobs/"+blobref.Of(wanted).Hex(), bytes.NewReader(wanted))
+	r.RemoteAddr = "127.0.0.1:1"
+	w := httptest.NewRecorder()
+	defer func() {
+		if recover() != http.ErrAbortHandler {
+			t.Errorf("answered %d %q; the connection has to be broken off", w.Code, w.Body)
+		}
+	}()
+	h.ServeHTTP(w, r)
+}
