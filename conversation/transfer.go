@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,14 @@ func ReadTransfer(ctx context.Context, r io.Reader, store blobstore.Store) (root
 		}
 	}()
 	in := bufio.NewReaderSize(r, 1<<20)
-	if first, err := in.Peek(1); err == nil && (first[0] == '~' || first[0] == ' ' || isText(first)) {
+	first, err := in.Peek(1)
+	switch {
+	case errors.Is(err, io.EOF):
+		return root, fmt.Errorf("%w: there is nothing in it", ErrNotState)
+	case err == nil && first[0] == '{':
+		return root, fmt.Errorf("%w: it looks like JSON, which has no blobs; a state is exported without it, too", ErrNotState)
+	}
+	if err == nil && (first[0] == '~' || first[0] == ' ' || isText(first)) {
 		if whole, err := io.ReadAll(io.LimitReader(in, 2*maxStateBytes)); err != nil {
 			return root, err
 		} else if isText(whole) {
@@ -154,11 +162,16 @@ func ReadTransfer(ctx context.Context, r io.Reader, store blobstore.Store) (root
 			if err != nil {
 				return root, err
 			}
-			return storeState(ctx, data, store)
+			return readFields(ctx, bufio.NewReader(bytes.NewReader(data)), store)
 		} else {
 			in = bufio.NewReaderSize(newConcat(whole, in), 1<<20)
 		}
 	}
+	return readFields(ctx, in, store)
+}
+
+// readFields reads a message: the blobs in it, and then the state.
+func readFields(ctx context.Context, in *bufio.Reader, store blobstore.Store) (root blobref.Ref, err error) {
 	var state []byte
 	for {
 		f, err := nextField(in)

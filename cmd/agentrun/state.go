@@ -52,7 +52,7 @@ the message alone the blobs are a field that they do not know.
 With --store the blobs go to that store, and the file has the state alone.
 
 With --json it prints the state as canonical JSON; a FILE called *.json gets
-that, too.`,
+that, too. It is to be read: it has no blobs, and cannot be imported.`,
 		Example: `  agentrun state export -o work.binpb
   agentrun state export 01a1fa9b -o work.binpb --store dir:/mnt/blobs
   agentrun state export --json | jq '.turns | length'`,
@@ -106,6 +106,7 @@ func (x *stateExport) run(ctx context.Context, arg string) (err error) {
 		}
 	}
 	if !x.json {
+		x.remark("%s: the state of session %s, %s", x.out.name, s.ID(), count(int64(p.Turns), "turn", "turns"))
 		return nil
 	}
 	text, err := conversation.JSON(p.State)
@@ -253,11 +254,19 @@ func (x *stateImport) run(ctx context.Context, name string) (err error) {
 
 // importState makes a session of a state and reports it.
 func (e *environment) importState(ctx context.Context, m *session.Manager, store blobstore.Store, root blobref.Ref, o conversation.ImportOptions) error {
-	s, err := conversation.Load(ctx, store, root, conversation.Limits{})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s, err := conversation.Load(ctx, untilRefused{store, cancel}, root, conversation.Limits{})
+	if err == nil {
+		err = anythingOf(ctx, s)
+	}
 	if err != nil {
-		return err
+		return errors.Join(context.Cause(ctx), err)
 	}
 	made, err := conversation.Import(ctx, m, s, o)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
 	if err != nil {
 		return err
 	}
@@ -269,11 +278,48 @@ func (e *environment) importState(ctx context.Context, m *session.Manager, store
 		}{made.Session, made.Path})
 	}
 	how := fmt.Sprintf("%s of it were converted", count(int64(made.Converted), "turn", "turns"))
-	if made.Exact {
+	switch {
+	case len(made.Holes) > 0:
+		how = "what is not in it is lacking"
+	case made.Exact:
 		how = "its entries are as they were, to the byte"
 	}
 	e.remark("session %s: %s; %s", made.Session, made.Path, how)
 	return nil
+}
+
+// untilRefused is a store of which a blob that cannot be had, though it may be there, ends everything: with another
+// passphrase, or when the store can be reached, it is there.
+type untilRefused struct {
+	blobstore.Store
+	cancel context.CancelCauseFunc
+}
+
+func (u untilRefused) Get(ctx context.Context, r blobref.Ref) ([]byte, error) {
+	data, err := u.Store.Get(ctx, r)
+	if err != nil && !errors.Is(err, blobstore.ErrNotFound) && !errors.Is(err, blobstore.ErrCorrupt) && ctx.Err() == nil {
+		u.cancel(err)
+	}
+	return data, err
+}
+
+func (u untilRefused) Mode() blobstore.Mode { return blobstore.ModeOf(u.Store) }
+
+// anythingOf refuses a state of whose turns none is there: its blobs are elsewhere.
+func anythingOf(ctx context.Context, s *conversation.State) error {
+	if s.Len() == 0 {
+		return nil
+	}
+	for _, i := range []int{s.Len() - 1, 0} {
+		t, err := s.Turn(ctx, i)
+		if err != nil {
+			return err
+		}
+		if t.Agent != nil || t.Shell != nil {
+			return nil
+		}
+	}
+	return errors.New("the blobs of the state are neither in the file nor in the store; name the store that has them with --store")
 }
 
 // overlay reads what the upper store does not have from the lower one, and stores into the upper one.
