@@ -30,7 +30,7 @@ A checkpoint is a state that is kept: the latest one of a conversation (which is
 a session, by its id), and one for each message of a person (a bubble, by the id
 of its entry).`,
 	}, newStateExportCommand(env), newStateImportCommand(env),
-		newStateCheckpointCommand(env), newStateCheckpointsCommand(env), newStateRestoreCommand(env))
+		newStateCheckpointCommand(env), newStateCheckpointsCommand(env), newStateRestoreCommand(env), newStateForgetCommand(env))
 }
 
 // stateExport is the command state export.

@@ -36,7 +36,10 @@ type Dir struct {
 	now func() time.Time
 }
 
-var _ Pointers = (*Dir)(nil)
+var (
+	_ Pointers = (*Dir)(nil)
+	_ Remover  = (*Dir)(nil)
+)
 
 // DirOptions are what a Dir may be told.
 type DirOptions struct {
@@ -92,7 +95,8 @@ func (d *Dir) CompareAndSet(ctx context.Context, conversation string, changes ..
 	if err := CheckChanges(conversation, changes); err != nil {
 		return err
 	}
-	if err := d.set(ctx, conversation, changes); err != nil {
+	err = d.locked(ctx, func() error { return d.set(conversation, changes) })
+	if err != nil {
 		if errors.Is(err, ErrConflict) {
 			return err // says of what
 		}
@@ -101,7 +105,8 @@ func (d *Dir) CompareAndSet(ctx context.Context, conversation string, changes ..
 	return nil
 }
 
-func (d *Dir) set(ctx context.Context, conversation string, changes []Change) (err error) {
+// locked calls change while nobody else changes anything in the directory, which is made if it is not there.
+func (d *Dir) locked(ctx context.Context, change func() error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -116,6 +121,11 @@ func (d *Dir) set(ctx context.Context, conversation string, changes []Change) (e
 	if err := lock.Lock(ctx, lockWait); err != nil {
 		return err
 	}
+	return change()
+}
+
+// set makes changes; it is locked.
+func (d *Dir) set(conversation string, changes []Change) (err error) {
 	f, err := d.fs.OpenFile(d.path(conversation), os.O_RDWR|os.O_CREATE, durable.FilePerm)
 	if err != nil {
 		return err

@@ -17,7 +17,10 @@ type Memory struct {
 	journals map[string]journal // by conversation
 }
 
-var _ Pointers = (*Memory)(nil)
+var (
+	_ Pointers = (*Memory)(nil)
+	_ Remover  = (*Memory)(nil)
+)
 
 func (m *Memory) journal(conversation string) journal {
 	m.mu.Lock()
@@ -65,6 +68,27 @@ func (m *Memory) CompareAndSet(ctx context.Context, conversation string, changes
 	j.sets = append(slices.Clip(j.sets), s)
 	m.journals[conversation] = j
 	return nil
+}
+
+// Remove gives up all pointers of a conversation, with their history.
+func (m *Memory) Remove(ctx context.Context, conversation string) error {
+	if err := CheckID("conversation", conversation); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return removing(conversation, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.journals[conversation]; !ok {
+		return removing(conversation, ErrNotFound)
+	}
+	delete(m.journals, conversation)
+	return nil
+}
+
+func removing(conversation string, err error) error {
+	return fmt.Errorf("removing the checkpoints of conversation %s: %w", conversation, err)
 }
 
 // List yields the pointers of all conversations.

@@ -49,6 +49,14 @@ type Pointers interface {
 	History(ctx context.Context, conversation string) iter.Seq2[Pointer, error]
 }
 
+// Remover is implemented by stores whose pointers can be given up.
+type Remover interface {
+	// Remove gives up all pointers of a conversation, also those that are damaged, and returns when they are gone for
+	// good; setting begins anew after it. Errors match ErrNotFound where nothing is stored of the conversation. What the
+	// pointers refer to stays. Implementations say what becomes of the history, and of a removal that fails halfway.
+	Remove(ctx context.Context, conversation string) error
+}
+
 var (
 	// ErrNotFound means that there is no such pointer.
 	ErrNotFound = errors.New("no checkpoint")

@@ -119,6 +119,44 @@ func TestDamageOfOneConversationHidesNoOther(t *testing.T) {
 	}
 }
 
+func TestDamagedPointersAreGivenUpAndKeptAside(t *testing.T) {
+	for name, text := range map[string]string{"a line of another checksum": "{}\n", "nothing": "", "no whole line": `{"set":`} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := pointers.OpenDir(dir, pointers.DirOptions{})
+			if err := os.WriteFile(filepath.Join(dir, "c.jsonl"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Remove(t.Context(), "c"); err != nil {
+				t.Fatal(err)
+			}
+			aside, err := filepath.Glob(filepath.Join(dir, "c.jsonl.damaged-*"))
+			if err != nil || len(aside) != 1 {
+				t.Fatalf("kept aside: %v, %v", aside, err)
+			}
+			if kept, err := os.ReadFile(aside[0]); err != nil || string(kept) != text {
+				t.Errorf("kept aside: %q, %v", kept, err)
+			}
+			for got, err := range p.List(t.Context()) {
+				t.Errorf("List yields %v, %v", got, err)
+			}
+			if err := p.CompareAndSet(t.Context(), "c", pointers.Change{New: ref(1)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestGivingUpNothingMakesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	if err := pointers.OpenDir(dir, pointers.DirOptions{}).Remove(t.Context(), "c"); !errors.Is(err, pointers.ErrNotFound) {
+		t.Errorf("Remove = %v", err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is there: %v", err)
+	}
+}
+
 // TestADiskThatFailsLosesNothing fails each operation of setting a pointer in turn.
 func TestADiskThatFailsLosesNothing(t *testing.T) {
 	for _, fault := range []error{unix.EIO, unix.ENOSPC, faultfs.ErrCrashed} {

@@ -16,7 +16,10 @@ import (
 // Store is the pointers in a file.
 type Store struct{ file *diskkv.Store }
 
-var _ pointers.Pointers = Store{}
+var (
+	_ pointers.Pointers = Store{}
+	_ pointers.Remover  = Store{}
+)
 
 // New returns the pointers in a file that is open, and stays the caller's to close.
 func New(file *diskkv.Store) Store { return Store{file} }
@@ -59,6 +62,32 @@ func (s Store) CompareAndSet(ctx context.Context, conversation string, changes .
 	return err
 }
 
+// Remove gives up the pointers of a conversation, one after the other: with an error, some may be gone. The file keeps
+// what they were, for History.
+func (s Store) Remove(ctx context.Context, conversation string) error {
+	if err := pointers.CheckID("conversation", conversation); err != nil {
+		return err
+	}
+	var found []diskkv.Pointer // all, before the file changes
+	for p, err := range s.file.Checkpoints(ctx) {
+		if err != nil && p.Conversation == "" {
+			return fmt.Errorf("removing the checkpoints of conversation %s: %w", conversation, err)
+		}
+		if p.Conversation == conversation {
+			found = append(found, p) // one that is damaged, too
+		}
+	}
+	for _, p := range found {
+		if err := s.file.RemoveCheckpoint(ctx, conversation, p.Bubble); err != nil {
+			return err
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("removing the checkpoints of conversation %s: %w", conversation, pointers.ErrNotFound)
+	}
+	return nil
+}
+
 // List yields the pointers of all conversations. Those that package pointers would not take are left out, for nobody could
 // ask for them.
 func (s Store) List(ctx context.Context) iter.Seq2[pointers.Pointer, error] {
@@ -90,8 +119,8 @@ func (s Store) History(ctx context.Context, conversation string) iter.Seq2[point
 func convert(list iter.Seq2[diskkv.Pointer, error]) iter.Seq2[pointers.Pointer, error] {
 	return func(yield func(pointers.Pointer, error) bool) {
 		for p, err := range list {
-			if err == nil && pointers.CheckGet(p.Conversation, p.Bubble) != nil {
-				continue
+			if err == nil && (p.Ref.IsZero() || pointers.CheckGet(p.Conversation, p.Bubble) != nil) {
+				continue // a removal, in the history, or what cannot be named
 			}
 			if !yield(pointers.Pointer(p), err) {
 				return

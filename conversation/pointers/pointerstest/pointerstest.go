@@ -24,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) pointers.Pointers) {
 	t.Run("a bubble is apart from the latest state", s.testBubbles)
 	t.Run("the history has all that was set, newest first", s.testHistory)
 	t.Run("the list has what is set now", s.testList)
+	t.Run("what is given up is gone, and nothing else", s.testRemove)
 	t.Run("ids that are none are refused", s.testInvalid)
 	t.Run("a cancelled context changes nothing", s.testCancelled)
 	t.Run("of writers at once none is lost", s.testWriters)
@@ -154,6 +155,61 @@ func (s suite) testList(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("List yields %v, want %v", got, want)
+	}
+}
+
+func (s suite) testRemove(t *testing.T) {
+	p := s.open(t)
+	r, ok := p.(pointers.Remover)
+	if !ok {
+		t.Skip("pointers cannot be given up here")
+	}
+	if err := r.Remove(t.Context(), "c"); !errors.Is(err, pointers.ErrNotFound) {
+		t.Errorf("Remove of nothing = %v", err)
+	}
+	for _, c := range []string{"c", "c.x", "cc"} {
+		mustSet(t, p, c, pointers.Change{New: ref(1)}, pointers.Change{Bubble: "b", New: ref(1)})
+		mustSet(t, p, c, pointers.Change{Old: ref(1), New: ref(2)}, pointers.Change{Bubble: "b2", New: ref(2)})
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Remove(cancelled, "c"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Remove = %v, want the context's error", err)
+	}
+	wantGet(t, p, "c", "", ref(2))
+	if err := r.Remove(t.Context(), "../c"); !errors.Is(err, pointers.ErrInvalid) {
+		t.Errorf("Remove of no conversation = %v", err)
+	}
+	if err := r.Remove(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	for _, bubble := range []string{"", "b", "b2"} {
+		wantGet(t, p, "c", bubble, blobref.Ref{})
+	}
+	if err := r.Remove(t.Context(), "c"); !errors.Is(err, pointers.ErrNotFound) {
+		t.Errorf("Remove once more = %v", err)
+	}
+	left := map[string]int{}
+	for one, err := range p.List(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[one.Conversation]++
+	}
+	if want := map[string]int{"c.x": 3, "cc": 3}; !maps.Equal(left, want) {
+		t.Errorf("List yields %v, want %v", left, want)
+	}
+	mustSet(t, p, "c", pointers.Change{New: ref(3)}) // as at first
+	mustSet(t, p, "c", pointers.Change{Old: ref(3), New: ref(4)})
+	wantGet(t, p, "c", "", ref(4))
+	n := 0
+	for one, err := range p.History(t.Context(), "c") {
+		if err != nil || one.Ref.IsZero() {
+			t.Errorf("History yields %v, %v", one, err)
+		}
+		if n++; n == 1 && one.Ref != ref(4) {
+			t.Errorf("History begins with %v", one)
+		}
 	}
 }
 

@@ -29,7 +29,10 @@ type Store struct {
 	now     func() time.Time
 }
 
-var _ pointers.Pointers = (*Store)(nil)
+var (
+	_ pointers.Pointers = (*Store)(nil)
+	_ pointers.Remover  = (*Store)(nil)
+)
 
 // New returns the pointers among objects, which have a prefix for them alone and stay the caller's to close.
 func New(objects *s3store.Objects) *Store { return &Store{objects, time.Now} }
@@ -189,6 +192,43 @@ func (s *Store) put(ctx context.Context, conversation string, c pointers.Change,
 	return err
 }
 
+// Remove gives up the pointers of a conversation, with their history: each pointer behind its history, so that one that is
+// left after an error is found again. Nobody may set them meanwhile; what they set could be removed, too.
+func (s *Store) Remove(ctx context.Context, conversation string) error {
+	err := pointers.CheckID("conversation", conversation)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for name, listErr := range s.objects.List(ctx, conversation+"/") {
+		if listErr != nil {
+			err = listErr
+			break
+		}
+		if _, rest, ok := parseName(name); ok && (rest == nowName || isEarlier(rest)) {
+			names = append(names, name) // by rising name, in which numbers are before now
+		}
+	}
+	if err == nil && len(names) == 0 {
+		err = pointers.ErrNotFound
+	}
+	for _, name := range names {
+		if err == nil {
+			err = s.objects.Delete(ctx, name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("removing the checkpoints of conversation %s: %w", conversation, err)
+	}
+	return nil
+}
+
+// isEarlier reports whether a name is that of what a pointer was.
+func isEarlier(name string) bool {
+	_, err := strconv.ParseUint(name, 16, 64)
+	return err == nil
+}
+
 // List yields the pointers of all conversations.
 func (s *Store) List(ctx context.Context) iter.Seq2[pointers.Pointer, error] {
 	return func(yield func(pointers.Pointer, error) bool) {
@@ -244,7 +284,7 @@ func (s *Store) history(ctx context.Context, conversation string) (all []pointer
 			return nil, err
 		}
 		p, rest, ok := parseName(name)
-		if _, err := strconv.ParseUint(rest, 16, 64); !ok || err != nil && rest != nowName {
+		if !ok || rest != nowName && !isEarlier(rest) {
 			continue
 		}
 		v, version, err := s.read(ctx, name)

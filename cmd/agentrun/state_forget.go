@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentrun/agentrun/conversation/pointers"
+)
+
+func newStateForgetCommand(env *environment) *cobra.Command {
+	var store storeFlag
+	cmd := &cobra.Command{
+		Use:   "forget CONVERSATION",
+		Short: "Give up the states of a conversation that are kept",
+		Long: `forget gives up the checkpoints of a conversation, in the home or with --store
+elsewhere: its latest state, those at messages, and what they were before. No
+blob is removed; agentrun gc removes those of the home that nothing else needs.
+
+Checkpoints that are damaged are given up, too; a file that cannot be read is
+kept beside the others as CONVERSATION.jsonl.damaged-TIME.
+
+With --json it prints an object: conversation.`,
+		Example: `  agentrun state forget 01a1fa9b-79d4-7b5c-8c8e-0b6c2f0a9d11
+  agentrun state forget CONVERSATION --store s3://bucket?endpoint=https://host`,
+		Args: positional(1, 1, "the conversation to forget; agentrun state checkpoints lists them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.interruptible(cmd.Context(), func(ctx context.Context) error {
+				return env.stateForget(ctx, args[0], store)
+			})
+		},
+	}
+	store.addTo(cmd)
+	return cmd
+}
+
+func (e *environment) stateForget(ctx context.Context, conversationID string, flag storeFlag) (err error) {
+	m, err := e.manager()
+	if err != nil {
+		return err
+	}
+	kept, done, err := flag.openPointers(ctx, e, m)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	remover, ok := kept.pointers.(pointers.Remover)
+	if !ok {
+		return fmt.Errorf("forgetting conversation %s: checkpoints cannot be given up in that store", conversationID)
+	}
+	err = remover.Remove(ctx, conversationID)
+	if errors.Is(err, pointers.ErrNotFound) {
+		return fmt.Errorf("%w; agentrun state checkpoints lists those there are", err)
+	}
+	if err != nil {
+		return err
+	}
+	if e.json {
+		return printJSON(e.stdout, struct {
+			Conversation string `json:"conversation"`
+		}{conversationID})
+	}
+	e.remark("the checkpoints of conversation %s are given up", conversationID)
+	return nil
+}
