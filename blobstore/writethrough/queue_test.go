@@ -464,6 +464,29 @@ func TestStoresOnOneQueueSendForEachOther(t *testing.T) {
 	})
 }
 
+// A store that does not send learns from the log alone what others did with a blob: its
+// view may be as old as its last look.
+func TestWhatAnotherProcessSentAndDeletedIsQueuedWhenItIsStoredAgain(t *testing.T) {
+	arrived, remote := newRemote()
+	local, dir := memory.New(blobstore.Verified), t.TempDir()
+	sender := open(t, local, remote, dir, writethrough.Options{})
+	set(t, sender, 0) // whose arrival shows which of the two sends
+	flush(t, sender)
+	s := open(t, local, remote, dir, writethrough.Options{})
+	for i := 1; i <= 20; i++ {
+		set(t, s, i)
+		flush(t, sender)
+		if err := sender.Delete(t.Context(), numberedRef(i)); err != nil {
+			t.Fatal(err)
+		}
+		set(t, s, i)
+		flush(t, s)
+		if !has(t, arrived, i) {
+			t.Fatalf("blob %d was stored and flushed, and is not at the remote; %d are queued", i, s.Queued())
+		}
+	}
+}
+
 func TestACloseDoesNotWaitForTheRemote(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		arrived, remote := newRemote()

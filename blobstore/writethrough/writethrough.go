@@ -244,10 +244,12 @@ func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) erro
 
 // enqueue writes down that the blob, which is in the local store, has to go.
 func (s *Store) enqueue(ctx context.Context, ref blobref.Ref) error {
-	if s.queue.queued(ref) {
-		return nil
-	}
 	err := s.log.Update(ctx, func() []idlog.Record {
+		// Only here: what was known before may be old, and another process have sent
+		// the blob since, and deleted it.
+		if s.queue.queued(ref) {
+			return nil
+		}
 		return []idlog.Record{{Kind: idlog.Queued, Ref: ref}}
 	})
 	if err != nil {
