@@ -15,7 +15,7 @@ func Stat(ctx context.Context, s Store, ref blobref.Ref) (Info, error) {
 	if a, ok := As[Stater](s); ok {
 		return a.Stat(ctx, ref)
 	}
-	return Info{}, fmt.Errorf("describing %s: %w: %T knows a blob only by reading it", ref, ErrUnsupported, s)
+	return Info{}, fmt.Errorf("describing %s: %w: a store of this kind knows a blob only by reading it", ref, ErrUnsupported)
 }
 
 // Walk yields the blobs of s. Where neither s nor a layer below it is a Walker it
@@ -25,7 +25,7 @@ func Walk(ctx context.Context, s Store) iter.Seq2[Info, error] {
 		return a.Walk(ctx)
 	}
 	return func(yield func(Info, error) bool) {
-		yield(Info{}, fmt.Errorf("listing blobs: %w: %T has no list of what it holds", ErrUnsupported, s))
+		yield(Info{}, fmt.Errorf("listing blobs: %w: a store of this kind has no list of what it holds", ErrUnsupported))
 	}
 }
 
@@ -35,7 +35,7 @@ func Delete(ctx context.Context, s Store, ref blobref.Ref) error {
 	if a, ok := As[Deleter](s); ok {
 		return a.Delete(ctx, ref)
 	}
-	return fmt.Errorf("deleting %s: %w: %T never forgets a blob", ref, ErrUnsupported, s)
+	return fmt.Errorf("deleting %s: %w: a store of this kind never forgets a blob", ref, ErrUnsupported)
 }
 
 // Open opens a blob of s as a stream. Errors match ErrUnsupported where s is no
@@ -44,7 +44,7 @@ func Open(ctx context.Context, s Store, ref blobref.Ref) (Blob, error) {
 	if a, ok := s.(Opener); ok {
 		return a.Open(ctx, ref)
 	}
-	return nil, fmt.Errorf("opening %s: %w: %T hands out blobs as a whole only", ref, ErrUnsupported, s)
+	return nil, fmt.Errorf("opening %s: %w: a store of this kind hands out blobs as a whole only", ref, ErrUnsupported)
 }
 
 // GetRange reads a part of a blob of s. Errors match ErrUnsupported where s is no
@@ -53,7 +53,7 @@ func GetRange(ctx context.Context, s Store, ref blobref.Ref, off, n int64) ([]by
 	if a, ok := s.(RangeReader); ok {
 		return a.GetRange(ctx, ref, off, n)
 	}
-	return nil, fmt.Errorf("getting %d bytes at %d of %s: %w: %T hands out blobs as a whole only", n, off, ref, ErrUnsupported, s)
+	return nil, fmt.Errorf("getting %d bytes at %d of %s: %w: a store of this kind hands out blobs as a whole only", n, off, ref, ErrUnsupported)
 }
 
 // PutStream stores what r yields in s. Errors match ErrUnsupported where s is no
@@ -62,7 +62,7 @@ func PutStream(ctx context.Context, s Store, r io.Reader) (blobref.Ref, int64, e
 	if a, ok := s.(Putter); ok {
 		return a.Put(ctx, r)
 	}
-	return blobref.Ref{}, 0, fmt.Errorf("storing a stream: %w: %T takes blobs as a whole only", ErrUnsupported, s)
+	return blobref.Ref{}, 0, fmt.Errorf("storing a stream: %w: a store of this kind takes blobs as a whole only", ErrUnsupported)
 }
 
 // ModeOf returns the mode that s, or the first layer below it that knows, says it

@@ -24,5 +24,5 @@ func Heal(ctx context.Context, s Store, ref blobref.Ref) error {
 	if a, ok := As[Healer](s); ok {
 		return a.Heal(ctx, ref)
 	}
-	return fmt.Errorf("healing %s: %w: %T has no second copy", ref, ErrUnsupported, s)
+	return fmt.Errorf("healing %s: %w: a store of this kind has no second copy", ref, ErrUnsupported)
 }

@@ -23,5 +23,5 @@ func SetStream(ctx context.Context, s Store, ref blobref.Ref, r io.Reader, size 
 	if a, ok := s.(StreamSetter); ok {
 		return a.SetStream(ctx, ref, r, size)
 	}
-	return fmt.Errorf("storing %s from a stream: %w: %T takes blobs as a whole only", ref, ErrUnsupported, s)
+	return fmt.Errorf("storing %s from a stream: %w: a store of this kind takes blobs as a whole only", ref, ErrUnsupported)
 }

@@ -304,26 +304,6 @@ func TestAPeerThatRefusesFailsWhatWaits(t *testing.T) {
 	}
 }
 
-func TestAPeerThatIsAwayIsWaitedForUntilTheTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dials := 0
-		r := kv.NewRemote(func(context.Context) (kv.Stream, error) {
-			dials++
-			return nil, errors.New("nobody there")
-		}, kv.RemoteOptions{Timeout: time.Minute, Backoff: time.Second, BackoffLimit: 10 * time.Second})
-		defer r.Close()
-		began := time.Now()
-		_, err := r.Get(t.Context(), blobRef)
-		if took := time.Since(began); took != time.Minute || !errors.Is(err, kv.ErrTimeout) || !errors.Is(err, blobstore.ErrUnavailable) || !strings.Contains(err.Error(), "nobody there") {
-			t.Errorf("Get = %v after %v", err, took)
-		}
-		// 1, 2, 4, 8 seconds and then 10, each less up to a half.
-		if dials < 8 || dials > 16 {
-			t.Errorf("dialled %d times in a minute", dials)
-		}
-	})
-}
-
 func TestAPeerThatDoesNotAnswerIsWaitedForUntilTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := script(t, kv.RemoteOptions{Timeout: time.Minute}, func(a *answerer) {

@@ -35,6 +35,7 @@ func (r *Remote) keepConnected(ctx context.Context, first Stream) {
 	defer close(r.done)
 	defer r.closed()
 	stream, failures := first, 0
+	var away absence
 	for {
 		if stream == nil {
 			select {
@@ -42,19 +43,25 @@ func (r *Remote) keepConnected(ctx context.Context, first Stream) {
 			case <-ctx.Done():
 				return
 			}
-			if !r.pause(ctx, failures) {
+			if !r.pause(ctx, failures, away.left(r.opts.DialPatience)) {
 				return
 			}
+			away.began()
 			var err error
 			if stream, err = r.dialOnce(ctx); err != nil {
 				if errors.Is(err, ErrClosed) {
 					return
 				}
 				failures++
-				r.disconnected(err)
+				gaveUp := away.left(r.opts.DialPatience) <= 0
+				if gaveUp {
+					failures = 0 // who asks next is told at once, too
+				}
+				r.disconnected(err, gaveUp)
 				continue
 			}
 		}
+		away = absence{wasThere: true}
 		r.stats.connections.Add(1)
 		heard, err := r.converse(ctx, stream)
 		stream = nil
@@ -65,7 +72,7 @@ func (r *Remote) keepConnected(ctx context.Context, first Stream) {
 		if heard {
 			failures = 0
 		}
-		r.disconnected(err)
+		r.disconnected(err, false)
 	}
 }
 
@@ -79,9 +86,9 @@ func (r *Remote) dialOnce(ctx context.Context) (Stream, error) {
 	return r.dial(ctx)
 }
 
-// pause waits before a connection is tried again. It returns false when the Remote is
-// closed.
-func (r *Remote) pause(ctx context.Context, failures int) bool {
+// pause waits before a connection is tried again, no longer than patience is left. It
+// returns false when the Remote is closed.
+func (r *Remote) pause(ctx context.Context, failures int, left time.Duration) bool {
 	if failures == 0 {
 		return ctx.Err() == nil
 	}
@@ -89,7 +96,7 @@ func (r *Remote) pause(ctx context.Context, failures int) bool {
 	if shift := failures - 1; shift < 20 {
 		wait = min(wait, r.opts.Backoff<<shift)
 	}
-	wait -= rand.N(wait/2 + 1)
+	wait = min(wait-rand.N(wait/2+1), left)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -101,25 +108,29 @@ func (r *Remote) pause(ctx context.Context, failures int) bool {
 }
 
 // disconnected notes why there is no connection, and asks for another one where calls
-// wait.
-func (r *Remote) disconnected(err error) {
+// still wait: none do where the peer refuses or was given up.
+func (r *Remote) disconnected(err error, gaveUp bool) {
 	refused := errors.Is(err, ErrRefused)
 	r.mu.Lock()
 	r.broken = err
 	var hopeless []*call
 	for id, c := range r.calls {
-		if refused || c.asked >= r.opts.Attempts {
+		if refused || gaveUp || c.asked >= r.opts.Attempts {
 			delete(r.calls, id)
 			hopeless = append(hopeless, c)
 		}
 	}
 	waiting := len(r.calls) > 0
 	r.mu.Unlock()
+	failed := err
+	switch {
+	case refused:
+	case gaveUp:
+		failed = &blobstore.UnavailableError{Err: err}
+	default:
+		failed = &blobstore.UnavailableError{Err: fmt.Errorf("asked over %d connections: %w", r.opts.Attempts, err)}
+	}
 	for _, c := range hopeless {
-		failed := err
-		if !refused {
-			failed = &blobstore.UnavailableError{Err: fmt.Errorf("asked over %d connections: %w", r.opts.Attempts, err)}
-		}
 		c.reply <- reply{err: failed}
 	}
 	if waiting {

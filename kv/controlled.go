@@ -171,7 +171,7 @@ func (c *Controlled) get(ctx context.Context, j job, a *answer) error {
 		return err
 	}
 	if len(data) > c.opts.MaxBlob {
-		return fmt.Errorf("sending %s: %w: it has %d bytes, and %d is the limit of this stream", j.ref, blobstore.ErrTooLarge, len(data), c.opts.MaxBlob)
+		return fmt.Errorf("sending %s: %w", j.ref, tooLarge(len(data), c.opts.MaxBlob))
 	}
 	a.data, a.found = data, true
 	return nil
@@ -182,7 +182,7 @@ func (c *Controlled) set(ctx context.Context, j job) error {
 		return fmt.Errorf("storing %d bytes: %w: the id of a blob has 32 bytes", len(j.data), blobref.ErrInvalid)
 	}
 	if len(j.data) > c.opts.MaxBlob {
-		return fmt.Errorf("storing %s: %w: it has %d bytes, and %d is the limit of this stream", j.ref, blobstore.ErrTooLarge, len(j.data), c.opts.MaxBlob)
+		return fmt.Errorf("storing %s: %w", j.ref, tooLarge(len(j.data), c.opts.MaxBlob))
 	}
 	// Most stores check this too. What a peer says is checked here all the same: a
 	// store from elsewhere may not.

@@ -39,7 +39,9 @@
 // # When the stream breaks
 //
 // Remote dials again when something is to be asked, and asks again what was not
-// answered: both requests can be repeated. Each call returns once. A set whose
+// answered: both requests can be repeated. A peer that was never there fails calls at
+// once; one that went away is dialled for a while (RemoteOptions.DialPatience), so that
+// a short restart loses none. Each call returns once. A set whose
 // acknowledgement was lost is stored twice, which is storing it once; but where the
 // other side is blobstore.Opaque and still carries out what came over the broken
 // stream, that may come behind a later set of other bytes under the same id.

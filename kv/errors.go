@@ -3,9 +3,11 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 var (
@@ -29,6 +31,12 @@ var (
 	// could not be sent in the time that the options give.
 	ErrStalled = errors.New("the other side takes no messages")
 )
+
+// tooLarge is the error about a blob of n bytes.
+func tooLarge(n, limit int) error {
+	return fmt.Errorf("%w: it has %s (%d bytes), and this stream takes %s a blob at most",
+		blobstore.ErrTooLarge, quantity.Bytes(int64(n)), n, quantity.Size(int64(limit)))
+}
 
 // PeerError is what the other side says about a request that failed. It matches the
 // errors of package blobstore by which an agentrun on the other side

@@ -40,6 +40,13 @@ type RemoteOptions struct {
 	// half is left out of each.
 	Backoff, BackoffLimit time.Duration
 
+	// DialPatience is how long calls wait for a peer that was there and cannot be
+	// dialled any more, counted from the first dial that failed; 2 seconds by
+	// default. After that, and before there was any stream, a dial that fails, fails
+	// the calls that wait with blobstore.ErrUnavailable, and the next call dials
+	// again. Where it is negative calls wait for their Timeout, from the start.
+	DialPatience time.Duration
+
 	// Observer is told of every call, as layer remote. Where it is a
 	// blobstore.Propagator, requests name the span that they are part of.
 	Observer blobstore.Observer
@@ -64,12 +71,16 @@ func (o RemoteOptions) withDefaults() RemoteOptions {
 	if o.BackoffLimit <= 0 {
 		o.BackoffLimit = 5 * time.Second
 	}
+	if o.DialPatience == 0 {
+		o.DialPatience = 2 * time.Second
+	}
 	return o
 }
 
 // DialFunc opens a stream to a peer that answers. Its context is for the dialling
 // alone. An error that matches ErrRefused fails the calls that wait, one that matches
-// ErrClosed all that come too; after others it is called again.
+// ErrClosed all that come too; others fail them when there is no patience (see
+// RemoteOptions.DialPatience), and it is called again.
 type DialFunc func(ctx context.Context) (Stream, error)
 
 // Once returns a DialFunc for a stream that is there and that nothing can replace.
@@ -261,7 +272,7 @@ func (r *Remote) PutBytes(ctx context.Context, data []byte) (blobref.Ref, error)
 
 func (r *Remote) set(ctx context.Context, ref blobref.Ref, data []byte) error {
 	if len(data) > r.opts.MaxBlob {
-		return fmt.Errorf("storing %s: %w: it has %d bytes, and %d is the limit of this stream", ref, blobstore.ErrTooLarge, len(data), r.opts.MaxBlob)
+		return fmt.Errorf("storing %s: %w", ref, tooLarge(len(data), r.opts.MaxBlob))
 	}
 	if err := r.bytes.Acquire(ctx, int64(len(data))); err != nil {
 		return fmt.Errorf("storing %s: waiting for other blobs to be stored: %w", ref, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/agentrun/agentrun/blobstore/memory"
 	"github.com/agentrun/agentrun/blobstore/storetest"
 	"github.com/agentrun/agentrun/internal/s3test"
+	"github.com/agentrun/agentrun/kv"
 	"github.com/agentrun/agentrun/kv/kvhttp"
 	"github.com/agentrun/agentrun/storeurl"
 )
@@ -244,5 +245,21 @@ func TestATokenGoesToItsServer(t *testing.T) {
 	defer s.Close()
 	if _, err := blobstore.Put(t.Context(), s.Store, []byte("x")); err == nil || strings.Contains(err.Error(), "another") && !strings.Contains(err.Error(), "bearer") {
 		t.Errorf("with another token: %v", err)
+	}
+}
+
+func TestAPeerThatIsNotThereIsKnownAtOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	s := open(t, "kv:http://"+l.Addr().String()).Store
+	data := []byte("a blob")
+	_, getErr := s.Get(t.Context(), blobref.Of(data))
+	for name, err := range map[string]error{"Get": getErr, "Set": s.Set(t.Context(), blobref.Of(data), data)} {
+		if !errors.Is(err, blobstore.ErrUnavailable) || errors.Is(err, kv.ErrTimeout) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("%s = %v, want ErrUnavailable and that the connection was refused, before any timeout", name, err)
+		}
 	}
 }

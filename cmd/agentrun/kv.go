@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/kv"
 	"github.com/agentrun/agentrun/kv/kvhttp"
 )
@@ -30,7 +31,7 @@ func newKVCommand(env *environment) *cobra.Command {
 		Short: "Serve blobs to other processes, and get and set theirs",
 		Long: `kv speaks the key-value stream of agent.v1, in which one side asks for blobs and
 stores them, and the other one has them: over Connect and gRPC, both on HTTP/2,
-or over the standard input and output.`,
+or over the standard input and output. A blob has ` + quantity.Size(kv.DefaultMaxBlob) + ` at most on it.`,
 	}, newKVServeCommand(env), get, set)
 	cmd.PersistentFlags().StringVar(&b.url, "store", "", "the store at a `URL`, such as kv:http://HOST:PORT; see agentrun help blobs")
 	return cmd

@@ -3,6 +3,7 @@ package kvhttp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -195,7 +196,7 @@ func (s *clientStream) Recv() ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case end:
-		return nil, parseEnd(message)
+		return nil, s.explain(parseEnd(message))
 	}
 	return message, nil
 }
@@ -208,14 +209,14 @@ func (s *clientStream) begin() error {
 	}
 	protocol := s.dialer.opts.Protocol
 	if s.resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("opening a stream to %s: %w", s.dialer.host, httpStatus(s.resp))
+		return fmt.Errorf("opening a stream to %s: %w", s.dialer.host, s.explain(httpStatus(s.resp)))
 	}
 	if got, known := protocolOf(s.resp.Header.Get("Content-Type")); !known || got != protocol {
 		return fmt.Errorf("opening a stream to %s: %w: it answers with %.60q, which is not %s: %w",
 			s.dialer.host, kv.ErrProtocol, s.resp.Header.Get("Content-Type"), protocol, kv.ErrRefused)
 	}
 	if s.resp.Header.Get("Grpc-Status") != "" { // there is nothing but the end
-		return trailerStatus(s.resp.Header)
+		return s.explain(trailerStatus(s.resp.Header))
 	}
 	s.in = newInbound(protocol, s.resp.Body, false, s.dialer.maxMessage)
 	return nil
@@ -226,7 +227,19 @@ func (s *clientStream) ended() error {
 	if s.dialer.opts.Protocol == Connect {
 		return io.ErrUnexpectedEOF // the last message did not come
 	}
-	return trailerStatus(s.resp.Trailer)
+	return s.explain(trailerStatus(s.resp.Trailer))
+}
+
+// explain says what to do about a token that is refused.
+func (s *clientStream) explain(err error) error {
+	var end *status
+	if !errors.As(err, &end) || end.code != unauthenticated {
+		return err
+	}
+	if s.dialer.opts.Token == "" {
+		return fmt.Errorf("%w (no token was sent; the variable %s is for the one of that server)", err, TokenEnv)
+	}
+	return fmt.Errorf("%w (the token that was sent is not the one of that server; see the variable %s)", err, TokenEnv)
 }
 
 // trailerStatus returns io.EOF for a gRPC stream that ended well.

@@ -146,6 +146,10 @@ func TestATokenIsAskedFor(t *testing.T) {
 			if !errors.Is(err, want) || strings.Contains(err.Error(), "sesam") {
 				t.Errorf("%v: Get with token %q = %v, want %v", protocol, token, err, want)
 			}
+			if refused := errors.Is(want, kv.ErrRefused); strings.Contains(err.Error(), kvhttp.TokenEnv) != refused ||
+				strings.Contains(err.Error(), "no token was sent") != (token == "") {
+				t.Errorf("%v: Get with token %q = %v, want that a refused token names %s", protocol, token, err, kvhttp.TokenEnv)
+			}
 		}
 	}
 }

@@ -140,6 +140,7 @@ func through(t *testing.T, address string, protocol kvhttp.Protocol, mode blobst
 	}
 	r := kv.NewRemote(dialer.Open, kv.RemoteOptions{
 		Mode: mode, Attempts: 1000, Timeout: time.Minute, Backoff: time.Millisecond, BackoffLimit: 20 * time.Millisecond,
+		DialPatience: -1,
 	})
 	t.Cleanup(func() { r.Close() })
 	return r

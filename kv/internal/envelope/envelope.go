@@ -18,6 +18,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/agentrun/agentrun/internal/quantity"
 )
 
 const (
@@ -66,7 +68,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("a message of %d bytes is over the limit of %d", e.Size, e.Limit)
+	return fmt.Sprintf("a message of %s (%d bytes) is over the limit of %s",
+		quantity.Bytes(int64(e.Size)), e.Size, quantity.Size(int64(e.Limit)))
 }
 
 // ErrFlags means that an envelope has flags that no protocol here knows: what
