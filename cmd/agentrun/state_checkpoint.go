@@ -177,11 +177,11 @@ func (e *environment) stateCheckpoints(ctx context.Context, conversationID strin
 	}
 	var failed error
 	for p, err := range list {
+		if conversationID != "" && p.Conversation != conversationID && p.Conversation != "" {
+			continue // also damage of another one
+		}
 		if err != nil {
 			failed = errors.Join(failed, err)
-			continue
-		}
-		if conversationID != "" && p.Conversation != conversationID {
 			continue
 		}
 		if err := e.printPointer(out, p); err != nil {

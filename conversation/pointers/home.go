@@ -126,7 +126,10 @@ func (d *Dir) locked(ctx context.Context, change func() error) (err error) {
 
 // set makes changes; it is locked.
 func (d *Dir) set(conversation string, changes []Change) (err error) {
-	f, err := d.fs.OpenFile(d.path(conversation), os.O_RDWR|os.O_CREATE, durable.FilePerm)
+	f, err := d.fs.OpenFile(d.path(conversation), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d.setFirst(conversation, changes)
+	}
 	if err != nil {
 		return err
 	}
@@ -147,6 +150,23 @@ func (d *Dir) set(conversation string, changes []Change) (err error) {
 		return err
 	}
 	return d.append(f, j.whole, s.line())
+}
+
+// setFirst makes the file of a conversation with its first line in it. It is never there without: that would be damage.
+func (d *Dir) setFirst(conversation string, changes []Change) error {
+	s, err := journal{}.change(conversation, changes, d.now())
+	if err != nil {
+		return err
+	}
+	path := d.path(conversation)
+	if err := durable.WriteFile(d.fs, path, true, s.line()); err != nil {
+		// The file may stand, and only its directory not be synced: its writer is told that it is not there.
+		if rmErr := d.fs.Remove(path); !errors.Is(rmErr, fs.ErrNotExist) {
+			err = errors.Join(err, rmErr)
+		}
+		return err
+	}
+	return nil
 }
 
 // append writes a line where the last whole one ends, and makes it safe. When that fails the line is taken back: its
@@ -181,7 +201,10 @@ func (d *Dir) List(ctx context.Context) iter.Seq2[Pointer, error] {
 			if !ok || CheckID("conversation", conversation) != nil {
 				continue
 			}
-			j, err := d.read(ctx, conversation)
+			j, err := d.listed(ctx, conversation)
+			if errors.Is(err, errRemoved) {
+				continue
+			}
 			if err != nil && !yield(Pointer{Conversation: conversation}, fmt.Errorf("listing checkpoints: %w", err)) {
 				return
 			}
@@ -190,6 +213,25 @@ func (d *Dir) List(ctx context.Context) iter.Seq2[Pointer, error] {
 			}
 		}
 	}
+}
+
+// errRemoved means that a file was removed since it was listed.
+var errRemoved = errors.New("removed meanwhile")
+
+// listed reads a file that is there. One in which nothing is set was never left so by a writer: it may have been emptied,
+// and what it referred to is not known.
+func (d *Dir) listed(ctx context.Context, conversation string) (journal, error) {
+	j, err := d.read(ctx, conversation)
+	if err == nil && len(j.sets) == 0 {
+		if _, err := d.fs.Lstat(d.path(conversation)); errors.Is(err, fs.ErrNotExist) {
+			return j, errRemoved
+		}
+		err = fmt.Errorf("%s: %w: there is no whole line in it", d.path(conversation), ErrDamaged)
+	}
+	if errors.Is(err, ErrDamaged) {
+		err = fmt.Errorf("%w; put the file back from a backup, or give the conversation up: agentrun state forget %s", err, conversation)
+	}
+	return j, err
 }
 
 // History yields what was set.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -154,6 +155,72 @@ func TestGivingUpNothingMakesNothing(t *testing.T) {
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory is there: %v", err)
+	}
+}
+
+func TestAFileInWhichNothingIsSetIsListedAsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	p := pointers.OpenDir(dir, pointers.DirOptions{})
+	for _, text := range []string{"", `{"set":[{"blob":"`} {
+		if err := os.WriteFile(filepath.Join(dir, "c.jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for got, err := range p.List(t.Context()) {
+			if n++; got.Conversation != "c" || !errors.Is(err, pointers.ErrDamaged) || !strings.Contains(err.Error(), "agentrun state forget c") {
+				t.Errorf("List yields %v, %v", got, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("List yields %d times", n)
+		}
+		if got, err := p.Get(t.Context(), "c", ""); !errors.Is(err, pointers.ErrNotFound) {
+			t.Errorf("Get = %v, %v", got, err)
+		}
+		if err := p.CompareAndSet(t.Context(), "c", pointers.Change{New: ref(1)}); err != nil {
+			t.Error(err)
+		}
+		for got, err := range p.List(t.Context()) {
+			if err != nil || got.Ref != ref(1) {
+				t.Errorf("once set anew, List yields %v, %v", got, err)
+			}
+		}
+	}
+}
+
+func TestAConflictLeavesNoFile(t *testing.T) {
+	p := pointers.OpenDir(t.TempDir(), pointers.DirOptions{})
+	if err := p.CompareAndSet(t.Context(), "c", pointers.Change{Old: ref(1), New: ref(2)}); !errors.Is(err, pointers.ErrConflict) {
+		t.Fatal(err)
+	}
+	for got, err := range p.List(t.Context()) {
+		t.Errorf("List yields %v, %v", got, err)
+	}
+}
+
+// TestTheFirstPointerIsThereWholeOrNotAtAll fails each operation of setting the first pointer of a conversation in turn.
+func TestTheFirstPointerIsThereWholeOrNotAtAll(t *testing.T) {
+	for _, fault := range []error{unix.EIO, unix.ENOSPC, faultfs.ErrCrashed} {
+		for at, fired := 0, true; fired; at++ {
+			dir := filepath.Join(t.TempDir(), "checkpoints")
+			disk := faultfs.New(durable.OS)
+			if errors.Is(fault, faultfs.ErrCrashed) {
+				disk.CrashAt(at)
+			} else {
+				disk.FailAt(at, fault)
+			}
+			err := pointers.OpenDir(dir, pointers.DirOptions{FS: disk}).CompareAndSet(t.Context(), "c", pointers.Change{New: ref(1)})
+			fired = disk.Fired()
+			there := 0
+			for got, listErr := range pointers.OpenDir(dir, pointers.DirOptions{}).List(t.Context()) {
+				if there++; listErr != nil || got.Ref != ref(1) {
+					t.Errorf("%v at operation %d: List yields %v, %v", fault, at, got, listErr)
+				}
+			}
+			if err == nil && there != 1 || err != nil && !errors.Is(fault, faultfs.ErrCrashed) && there != 0 {
+				t.Errorf("%v at operation %d: set (%v), and %d are there", fault, at, err, there)
+			}
+		}
 	}
 }
 
