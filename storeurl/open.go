@@ -92,6 +92,9 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
+// IsMemory reports whether the store itself forgets when it is closed.
+func (s *Stack) IsMemory() bool { return s.url.Kind == Memory }
+
 // Open opens the store that a text names. The store of a directory or database is made
 // with its first blob; a remote one is asked nothing yet.
 func Open(ctx context.Context, text string, o Options) (*Stack, error) {

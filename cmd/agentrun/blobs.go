@@ -7,8 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +30,8 @@ Behind ? come layers, between &, in any order; they stand in this one:
   cached=64MiB                      kept in memory
   encrypted=passphrase-file:FILE    under the passphrases in it, newest first
   form=seed                         written as agent.v1 clients write
-  remote=URL                        sent there too, from a queue on disk
+  remote=URL                        sent there too, from a queue on disk: what
+                                    is stored from then on, not what is there
   retry=on                          a remote is asked again
 
 Characters such as ? and & in a path, and in the URL of a remote, are written
@@ -44,12 +43,12 @@ AWS_SECRET_ACCESS_KEY or ~/.aws/credentials say.`
 // blobsCommand is the verb blobs with what all of its commands share.
 type blobsCommand struct {
 	*environment
-	url string // --store
+	storeFlag
 }
 
 func newBlobsCommand(env *environment) *cobra.Command {
 	b := &blobsCommand{environment: env}
-	cmd := &cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:   "blobs",
 		Short: "Store and fetch blobs, and look after a store",
 		Long: `blobs works with a store of blobs: bytes under the SHA-256 that names them.
@@ -58,16 +57,8 @@ func newBlobsCommand(env *environment) *cobra.Command {
 		Example: `  agentrun blobs put picture.png
   agentrun blobs get blob:sha256:<hex> >picture.png
   agentrun blobs ls --store 'dir:blobs?encrypted=passphrase-file:key'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return usagef("give a command: put, get, ls, verify, stats or rotate; see %s --help", cmd.CommandPath())
-		},
-		RunE: func(*cobra.Command, []string) error { return nil },
-	}
+	}, b.newPut(), b.newGet(), b.newList(), b.newVerify(), b.newStats(), b.newRotate())
 	cmd.PersistentFlags().StringVar(&b.url, "store", "", "the store at a `URL`, such as dir:PATH; see agentrun help blobs")
-	cmd.AddCommand(b.newPut(), b.newGet(), b.newList(), b.newVerify(), b.newStats(), b.newRotate())
 	return cmd
 }
 
@@ -91,7 +82,8 @@ With --json it prints an object: ref, bytes.`,
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return b.with(cmd.Context(), func(ctx context.Context, s *openStore) error { return b.put(ctx, s, name) })
+			b.makes = true
+			return b.with(cmd, func(ctx context.Context, s *openStore) error { return b.put(ctx, s, name) })
 		},
 	}
 }
@@ -109,7 +101,7 @@ first is written. REF is blob:sha256:<hex>, blob://sha256/<hex> or <hex>.`,
 			if err != nil {
 				return usagef("%w", err)
 			}
-			return b.with(cmd.Context(), func(ctx context.Context, s *openStore) error { return b.get(ctx, s, ref) })
+			return b.with(cmd, func(ctx context.Context, s *openStore) error { return b.get(ctx, s, ref) })
 		},
 	}
 }
@@ -141,9 +133,14 @@ type checker interface {
 	Check(ctx context.Context, ref blobref.Ref) (int64, error)
 }
 
-// with opens the store for do.
-func (b *blobsCommand) with(ctx context.Context, do func(context.Context, *openStore) error) (err error) {
-	if b.url == "" {
+// with opens the store for do. A signal ends it, and leaves no part of a blob.
+func (b *blobsCommand) with(cmd *cobra.Command, do func(context.Context, *openStore) error) error {
+	b.given = cmd.Flags().Changed("store")
+	return b.interruptible(cmd.Context(), func(ctx context.Context) error { return b.opened(ctx, do) })
+}
+
+func (b *blobsCommand) opened(ctx context.Context, do func(context.Context, *openStore) error) (err error) {
+	if b.url == "" && !b.given {
 		m, err := b.manager()
 		if err != nil {
 			return err
@@ -154,20 +151,12 @@ func (b *blobsCommand) with(ctx context.Context, do func(context.Context, *openS
 		}
 		return do(ctx, s)
 	}
-	u, err := storeurl.Parse(b.url)
-	if err != nil {
-		return usagef("%w", err)
-	}
-	o := b.storeOptions()
-	var once sync.Once // what fails again and again is said once
-	report := o.Report
-	o.Report = func(err error) { once.Do(func() { report(err) }) }
-	stack, err := u.Open(ctx, o)
+	stack, err := b.openStack(ctx, b.environment)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stack.Close()) }()
-	s := &openStore{Store: stack.Store, stack: stack, name: u.String()}
+	s := &openStore{Store: stack.Store, stack: stack, name: b.url}
 	// Of a layer only its own: one below would judge other bytes.
 	if c, ok := stack.Store.(checker); ok {
 		s.check = c.Check
@@ -195,7 +184,7 @@ func (b *blobsCommand) put(ctx context.Context, s *openStore, name string) error
 	defer p.end()
 	ref, n, err := store(ctx, s.Store, &watched{in, p, 0})
 	if err == nil {
-		err = b.settle(ctx, s)
+		_, err = b.settle(ctx, s.Store, s.stack)
 	}
 	p.end()
 	if ref.IsZero() {
@@ -233,24 +222,6 @@ func store(ctx context.Context, s blobstore.Store, r io.Reader) (blobref.Ref, in
 	}
 	ref, err := blobstore.Put(ctx, s, data)
 	return ref, int64(len(data)), err
-}
-
-// sendFor is how long a remote is waited for that has what it is sent on disk here.
-const sendFor = 5 * time.Second
-
-// settle waits for what the store put off.
-func (b *blobsCommand) settle(ctx context.Context, s *openStore) error {
-	if s.stack == nil || s.stack.Writethrough == nil || strings.HasPrefix(b.url, string(storeurl.Memory)+":") {
-		return s.Flush(ctx)
-	}
-	waiting, cancel := context.WithTimeout(ctx, sendFor)
-	defer cancel()
-	err := s.Flush(waiting)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		b.say("the remote does not answer: %s for it here, and the next command on this store sends what it can", count(int64(s.stack.Writethrough.Queued()), "blob waits", "blobs wait"))
-		return nil
-	}
-	return err
 }
 
 func (b *blobsCommand) get(ctx context.Context, s *openStore, ref blobref.Ref) error {

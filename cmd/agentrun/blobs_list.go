@@ -22,7 +22,7 @@ blobs were stored, in no promised order. A peer (kv:) cannot list.
 With --json it is one object a line: ref, bytes, time (null where it is not
 known); of a blob that cannot be looked at ref and error.`,
 		Args: positional(0, 0, "no arguments; --store names another store"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd.Context(), b.list) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd, b.list) },
 	}
 }
 
@@ -79,7 +79,7 @@ of the ciphertext.
 With --json it is one object: store, mode (verified or opaque), blobs, bytes,
 largest, oldest, newest, and queued: how many blobs wait for the remote.`,
 		Args: positional(0, 0, "no arguments; --store names another store"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd.Context(), b.stats) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd, b.stats) },
 	}
 }
 

@@ -29,7 +29,7 @@ is 1 when something is wrong.
 With --json it is one object: store, blobs, bytes, problems: a list of ref (null
 for what is wrong with the store itself) and problem.`,
 		Args: positional(0, 0, "no arguments; --store names another store"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd.Context(), b.verify) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd, b.verify) },
 	}
 }
 
@@ -156,7 +156,7 @@ reencrypted, moved, failed, bytes.`,
 			if b.url == "" {
 				return usagef("the home is not encrypted: name an encrypted store, as in --store 'dir:PATH?encrypted=passphrase-file:FILE'")
 			}
-			return b.with(cmd.Context(), b.rotate)
+			return b.with(cmd, b.rotate)
 		},
 	}
 }
@@ -179,7 +179,7 @@ func (b *blobsCommand) rotate(ctx context.Context, s *openStore) error {
 	defer p.end()
 	r, err := s.stack.Encrypted.Rotate(ctx, func(r encrypted.Rotation) { p.bytes(r.Bytes) })
 	if err == nil {
-		err = b.settle(ctx, s)
+		_, err = b.settle(ctx, s.Store, s.stack)
 	}
 	p.end()
 	if b.json {

@@ -24,7 +24,7 @@ func newKVCommand(env *environment) *cobra.Command {
 	set.Use, set.Aliases = "set [FILE|-]", []string{"put"}
 	set.Example = "  agentrun kv set picture.png --store kv:http://127.0.0.1:4711"
 	for _, cmd := range []*cobra.Command{get, set} {
-		cmd.Long += "\n\nIt is agentrun blobs " + map[bool]string{true: "get", false: "put"}[cmd == get] + " by another name."
+		cmd.Long = "It is agentrun blobs " + map[bool]string{true: "get", false: "put"}[cmd == get] + " by another name.\n\n" + cmd.Long
 	}
 	cmd := group(&cobra.Command{
 		Use:   "kv",
@@ -69,7 +69,9 @@ output, and prints no address.`,
 			if err != nil {
 				return err
 			}
-			return x.interruptible(cmd.Context(), func(ctx context.Context) error { return x.run(ctx, storeFlag{store}) })
+			return x.interruptible(cmd.Context(), func(ctx context.Context) error {
+				return x.run(ctx, storeFlag{url: store, given: cmd.Flags().Changed("store"), makes: true})
+			})
 		},
 	}
 	f := cmd.Flags()

@@ -41,7 +41,7 @@ type stateExport struct {
 }
 
 func newStateExportCommand(env *environment) *cobra.Command {
-	x := stateExport{environment: env}
+	x := stateExport{environment: env, store: storeFlag{makes: true}}
 	cmd := &cobra.Command{
 		Use:   "export [ID]",
 		Short: "Write the state of a session to a file",
@@ -96,7 +96,7 @@ func (x *stateExport) run(ctx context.Context, arg string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := store.Flush(ctx); err != nil {
+	if _, err := x.settle(ctx, store, x.store.stack); err != nil {
 		return err
 	}
 	x.tellHoles(p.Holes)

@@ -14,13 +14,14 @@ import (
 	"github.com/agentrun/agentrun/conversation"
 	"github.com/agentrun/agentrun/conversation/pointers"
 	"github.com/agentrun/agentrun/session"
+	"github.com/agentrun/agentrun/storeurl"
 )
 
 // checkpointTries is how often a checkpoint is made anew of a session of which somebody else made one meanwhile.
 const checkpointTries = 8
 
 func newStateCheckpointCommand(env *environment) *cobra.Command {
-	var store storeFlag
+	store := storeFlag{makes: true}
 	cmd := &cobra.Command{
 		Use:   "checkpoint [ID]",
 		Short: "Keep the state of a session as it is now",
@@ -66,6 +67,9 @@ func (e *environment) stateCheckpoint(ctx context.Context, arg string, flag stor
 			return err
 		}
 		e.tellHoles(p.Holes)
+		if err := e.sendCheckpoint(ctx, kept, s.ID()); err != nil {
+			return err
+		}
 		if e.json {
 			return printJSON(e.stdout, struct {
 				Conversation string `json:"conversation"`
@@ -80,12 +84,30 @@ func (e *environment) stateCheckpoint(ctx context.Context, arg string, flag stor
 // keptStates are a store of blobs and the pointers to states in it.
 type keptStates struct {
 	blobs    blobstore.Store
-	pointers pointers.Pointers
+	pointers storeurl.Pointers
+	stack    *storeurl.Stack // nil for the home
+}
+
+// sendCheckpoint lets a remote have the checkpoint, too, behind its blobs.
+func (e *environment) sendCheckpoint(ctx context.Context, kept keptStates, id string) error {
+	arrived, err := e.settle(ctx, kept.blobs, kept.stack)
+	if err != nil || kept.stack == nil || kept.stack.Remote == nil {
+		return err
+	}
+	if kept.pointers.Remote == nil {
+		e.remark("the remote has the blobs, and keeps no checkpoints: those are here only")
+		return nil
+	}
+	if arrived {
+		return kept.pointers.Push(ctx, id)
+	}
+	e.remark("the remote has not the checkpoint yet; the next one that is made brings it")
+	return nil
 }
 
 // checkpoint makes the state of a session, as it is now, the latest one.
 func (k keptStates) checkpoint(ctx context.Context, id string, projector *conversation.SessionProjector) (conversation.Projection, error) {
-	latest, err := k.pointers.Get(ctx, id, "")
+	latest, err := k.pointers.Local.Get(ctx, id, "")
 	if err != nil && !errors.Is(err, pointers.ErrNotFound) {
 		return conversation.Projection{}, err
 	}
@@ -93,8 +115,10 @@ func (k keptStates) checkpoint(ctx context.Context, id string, projector *conver
 	if err != nil {
 		return p, err
 	}
-	if err := k.blobs.Flush(ctx); err != nil {
-		return p, err
+	if k.stack == nil || k.stack.Writethrough == nil { // whose blobs are safe here, and sent later
+		if err := k.blobs.Flush(ctx); err != nil {
+			return p, err
+		}
 	}
 	changes := []pointers.Change{{Old: latest.Ref, New: p.Root}}
 	bubble, err := k.bubble(ctx, p)
@@ -102,13 +126,13 @@ func (k keptStates) checkpoint(ctx context.Context, id string, projector *conver
 		return p, err
 	}
 	if bubble != "" {
-		at, err := k.pointers.Get(ctx, id, bubble)
+		at, err := k.pointers.Local.Get(ctx, id, bubble)
 		if err != nil && !errors.Is(err, pointers.ErrNotFound) {
 			return p, err
 		}
 		changes = append(changes, pointers.Change{Bubble: bubble, Old: at.Ref, New: p.Root})
 	}
-	return p, k.pointers.CompareAndSet(ctx, id, changes...)
+	return p, k.pointers.Local.CompareAndSet(ctx, id, changes...)
 }
 
 // bubble is the newest message of a person in a state, "" where there is none.
@@ -169,7 +193,7 @@ func (e *environment) stateCheckpoints(ctx context.Context, conversationID strin
 	defer func() { err = errors.Join(err, done()) }()
 	list := kept.pointers.List(ctx)
 	if history {
-		list = kept.pointers.History(ctx, conversationID)
+		list = kept.pointers.Local.History(ctx, conversationID)
 	}
 	out := table(e.stdout)
 	if !e.json && !e.quiet {

@@ -46,7 +46,7 @@ func (e *environment) stateForget(ctx context.Context, conversationID string, fl
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	remover, ok := kept.pointers.(pointers.Remover)
+	remover, ok := kept.pointers.Local.(pointers.Remover)
 	if !ok {
 		return fmt.Errorf("forgetting conversation %s: checkpoints cannot be given up in that store", conversationID)
 	}

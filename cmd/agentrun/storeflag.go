@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,33 +17,56 @@ import (
 )
 
 // storeFlag is --store: a store of blobs in the place of that of the home.
-type storeFlag struct{ url string }
+type storeFlag struct {
+	url   string
+	given bool            // also as ""
+	makes bool            // what is not there is made
+	stack *storeurl.Stack // once it is open
+}
 
 func (f *storeFlag) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "store", "", "the store `URL`, such as dir:PATH, in the place of the home")
+	before := cmd.PreRun
+	cmd.PreRun = func(cmd *cobra.Command, args []string) {
+		f.given = cmd.Flags().Changed("store")
+		if before != nil {
+			before(cmd, args)
+		}
+	}
 }
+
+// errNoStore is what an empty --store comes to: a variable that was not set, most likely.
+var errNoStore = errors.New("--store is empty: give a store URL, or leave it out for the store of the home")
 
 // openStack opens the store that was named.
 func (f *storeFlag) openStack(ctx context.Context, e *environment) (*storeurl.Stack, error) {
+	if f.url == "" {
+		return nil, usagef("%w", errNoStore)
+	}
 	u, err := storeurl.Parse(f.url)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	return u.Open(ctx, e.storeOptions())
+	if !f.makes && u.Missing() && u.Remote == nil {
+		return nil, fmt.Errorf("there is nothing at %s: is its disk mounted, and the path right?", u)
+	}
+	f.stack, err = u.Open(ctx, e.storeOptions())
+	return f.stack, err
 }
 
 // storeOptions say how a store is opened. Tokens and credentials are variables that this process is kept from showing.
 func (e *environment) storeOptions() storeurl.Options {
+	var once sync.Once // what fails again and again is said once
 	return storeurl.Options{
 		Sync:   e.durability.value == session.Sync,
-		Report: func(err error) { e.remark("%v", err) },
+		Report: func(err error) { once.Do(func() { e.remark("%v", err) }) },
 		Lookup: withhold.Lookup,
 	}
 }
 
 // open opens the store that was named, else that of the home. The function ends its use.
 func (f *storeFlag) open(ctx context.Context, e *environment, m *session.Manager) (blobstore.Store, func() error, error) {
-	if f.url == "" {
+	if f.url == "" && !f.given {
 		return m.Blobs(), func() error { return nil }, nil
 	}
 	stack, err := f.openStack(ctx, e)
@@ -51,18 +78,36 @@ func (f *storeFlag) open(ctx context.Context, e *environment, m *session.Manager
 
 // openPointers opens a store with the pointers that are beside it.
 func (f *storeFlag) openPointers(ctx context.Context, e *environment, m *session.Manager) (keptStates, func() error, error) {
-	if f.url == "" {
-		kept := keptStates{m.Blobs(), pointers.OpenDir(pointers.DirOf(m.Home()), pointers.DirOptions{})}
-		return kept, func() error { return nil }, nil
+	if f.url == "" && !f.given {
+		local := pointers.OpenDir(pointers.DirOf(m.Home()), pointers.DirOptions{})
+		return keptStates{blobs: m.Blobs(), pointers: storeurl.Pointers{Local: local}}, func() error { return nil }, nil
 	}
 	stack, err := f.openStack(ctx, e)
 	if err != nil {
 		return keptStates{}, nil, err
 	}
-	p, err := stack.Pointers()
+	p, err := stack.Pointers(ctx)
 	if err != nil {
 		_ = stack.Close() // which nothing was stored in
 		return keptStates{}, nil, err
 	}
-	return keptStates{stack.Store, p}, stack.Close, nil
+	return keptStates{stack.Store, p, stack}, stack.Close, nil
+}
+
+// sendFor is how long a remote is waited for that has what it is sent on disk here.
+const sendFor = 5 * time.Second
+
+// settle waits for what a store put off, of a remote for a while, and reports whether all has arrived.
+func (e *environment) settle(ctx context.Context, store blobstore.Store, stack *storeurl.Stack) (bool, error) {
+	if stack == nil || stack.Writethrough == nil || stack.IsMemory() {
+		return true, store.Flush(ctx)
+	}
+	waiting, cancel := context.WithTimeout(ctx, sendFor)
+	defer cancel()
+	err := store.Flush(waiting)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		e.say("the remote does not answer: %s for it here, and the next command on this store sends what it can", count(int64(stack.Writethrough.Queued()), "blob waits", "blobs wait"))
+		return false, nil
+	}
+	return err == nil, err
 }
