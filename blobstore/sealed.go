@@ -9,7 +9,7 @@ import (
 
 // ErrEncrypted means that a blob, or a whole store, is encrypted, and was opened
 // without the layer that decrypts: see package encrypted. Nothing is wrong with it.
-var ErrEncrypted = errors.New("blob is encrypted; open its store with the passphrase")
+var ErrEncrypted = errors.New("blob is encrypted; open its store with the passphrase, as with ?encrypted=passphrase-file:FILE in its URL")
 
 // EncryptedMagic is what every blob in the form of package encrypted begins with.
 // It stands here so that a store knows ciphertext from damage without the package

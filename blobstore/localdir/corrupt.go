@@ -21,13 +21,38 @@ const lockWait = 10 * time.Second
 // and does not hold its bytes, and moves it to .corrupt. It returns errChanged,
 // and moves nothing, when the name stands for another file by now or the bytes
 // are right at a second look. Where it cannot move the file the error matches
-// ErrCorrupt.
+// ErrCorrupt. In a directory that is not ours it moves nothing: errNotOurs.
 func (s *Store) setAside(ctx context.Context, ref blobref.Ref, f durable.File) error {
+	if ours, err := s.ours(); err != nil {
+		return err
+	} else if !ours {
+		return s.leave(ctx, ref, f)
+	}
 	err := s.withCorruptLock(ctx, func() error { return s.moveAside(ctx, ref, f) })
 	if err == nil || errors.Is(err, errChanged) || ctx.Err() != nil {
 		return err
 	}
 	return fmt.Errorf("%w (%s could not be moved aside: %w)", blobstore.ErrCorrupt, s.path(ref), err)
+}
+
+// errNotOurs says that a file has other bytes than those of its name, in a directory that
+// another program made: they may mean something to that program.
+var errNotOurs = errors.New("the directory is another program's")
+
+// leave is setAside for a directory that is not ours.
+func (s *Store) leave(ctx context.Context, ref blobref.Ref, f durable.File) error {
+	id, err := f.Identify()
+	if err != nil {
+		return err
+	}
+	good, err := verify(ctx, f, id.Size, ref)
+	switch {
+	case err != nil:
+		return err
+	case good:
+		return errChanged // another program was rewriting it in place
+	}
+	return errNotOurs
 }
 
 func (s *Store) moveAside(ctx context.Context, ref blobref.Ref, f durable.File) error {
@@ -83,6 +108,9 @@ func (s *Store) takeBack(ctx context.Context, ref blobref.Ref) error {
 		return err
 	}
 	good, err := verify(ctx, f, id.Size, ref)
+	if err == nil && good {
+		good, err = s.ours()
+	}
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@
 //     whose bytes changed is blobstore.ErrCorrupt; its file is moved to
 //     .corrupt/<hex> inside the directory, where the latest such file is kept,
 //     and storing the right bytes again heals it. Where the file cannot be moved
-//     (a read-only home) it is reported all the same. What begins like ciphertext of
+//     (a read-only home), or may be another program's (Options.Adopt), it is
+//     reported all the same, and stays. What begins like ciphertext of
 //     package encrypted is blobstore.ErrEncrypted and stays where it is.
 //   - Nothing but a regular file is ever opened under a blob's name: a symbolic
 //     link, FIFO, device or directory there is an error that names it.
@@ -71,11 +72,12 @@ import (
 )
 
 const (
-	corruptDir = ".corrupt"         // holds what was found under a name that it does not hash to
-	gcDir      = ".gc"              // holds what a collector is about to remove
-	marker     = ".agentrun-opaque" // its presence makes a directory opaque
-	tempPrefix = ".tmp-"            // as durable.CreateTemp names them
-	ompDir     = "blobs"            // what oh-my-pi calls its blob directory
+	corruptDir = ".corrupt"           // holds what was found under a name that it does not hash to
+	gcDir      = ".gc"                // holds what a collector is about to remove
+	marker     = ".agentrun-opaque"   // its presence makes a directory opaque
+	ourMark    = ".agentrun-verified" // verified blobs, in a directory that was empty when we came
+	tempPrefix = ".tmp-"              // as durable.CreateTemp names them
+	ompDir     = "blobs"              // what oh-my-pi calls its blob directory
 )
 
 // DefaultMaxGetBytes is the largest blob that Get loads by default.
@@ -94,9 +96,11 @@ type Options struct {
 	// DefaultMaxGetBytes.
 	MaxGetBytes int64
 
-	// Adopt lets mode Opaque have a directory that another program made, in which
-	// nothing says that it is opaque: the bytes of some of its blobs are looked at,
-	// and none of them may hash to its name.
+	// Adopt says that another program may have made the directory. Mode Opaque then
+	// has one in which nothing says that it is opaque: the bytes of some of its blobs
+	// are looked at, and none of them may hash to its name. Mode Verified moves and
+	// replaces nothing there that does not hash to its name, unless the directory is
+	// marked as ours; one that is empty is marked before its first blob.
 	Adopt bool
 
 	// FS is the file system; nil means durable.OS. Tests inject faults here.

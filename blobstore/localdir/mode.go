@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -28,7 +29,16 @@ func (s *Store) checkMode() error {
 	marked := err == nil
 	switch s.opts.Mode {
 	case blobstore.Verified:
-		if marked && s.isEncrypted() {
+		known := marked
+		if !known {
+			// A copy may have lost the files whose names begin with a dot.
+			ours, err := s.ours()
+			if err != nil {
+				return err
+			}
+			known = !ours
+		}
+		if known && s.isEncrypted() {
 			return fmt.Errorf("%w: %w", blobstore.ErrMode, blobstore.ErrEncrypted)
 		}
 		if marked {
@@ -44,11 +54,32 @@ func (s *Store) checkMode() error {
 // isEncrypted reports whether the marker of package encrypted is in the directory.
 func (s *Store) isEncrypted() bool {
 	for _, id := range blobstore.EncryptionMarkers() {
-		if _, err := s.fsys.Lstat(s.path(id)); err == nil {
+		f, err := s.fsys.OpenFile(s.path(id), os.O_RDONLY, 0)
+		if err != nil {
+			continue
+		}
+		found := isEncrypted(f)
+		f.Close()
+		if found {
 			return true
 		}
 	}
 	return false
+}
+
+// ours reports whether the directory was made by agentrun, as far as is known: it was
+// opened as such, or has in it what nobody else makes.
+func (s *Store) ours() (bool, error) {
+	if !s.opts.Adopt {
+		return true, nil
+	}
+	for _, name := range []string{ourMark, leaseDir, gcDir} {
+		_, err := s.fsys.Lstat(filepath.Join(s.dir, name))
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func (s *Store) checkOpaque(marked bool) error {
@@ -128,16 +159,41 @@ func (s *Store) prepare() error {
 	if err := s.checkMode(); err != nil {
 		return fmt.Errorf("writing to blob directory %s: %w", s.dir, err)
 	}
-	if s.opts.Mode == blobstore.Opaque {
-		if _, err := s.fsys.Lstat(filepath.Join(s.dir, marker)); errors.Is(err, fs.ErrNotExist) {
-			text := "The blobs in this directory do not hash to their names: agentrun keeps ciphertext here.\n"
-			if err := durable.WriteFile(s.fsys, filepath.Join(s.dir, marker), s.opts.Sync, []byte(text)); err != nil {
-				return err
-			}
-		}
+	if err := s.mark(); err != nil {
+		return err
 	}
 	s.ready.Store(true)
 	return nil
+}
+
+// mark puts into the directory what says of which kind it is, before the first blob.
+func (s *Store) mark() error {
+	name, text := marker, "The blobs in this directory do not hash to their names: agentrun keeps ciphertext here.\n"
+	if s.opts.Mode == blobstore.Verified {
+		if !s.opts.Adopt {
+			return nil
+		}
+		if empty, err := s.empty(); err != nil || !empty {
+			return err
+		}
+		name, text = ourMark, "agentrun made this directory: what does not hash to its name here is damage.\n"
+	}
+	path := filepath.Join(s.dir, name)
+	if _, err := s.fsys.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return durable.WriteFile(s.fsys, path, s.opts.Sync, []byte(text))
+}
+
+// empty reports whether nobody has anything in the directory.
+func (s *Store) empty() (bool, error) {
+	entries, err := s.fsys.ReadDir(s.dir)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), tempPrefix) {
+			return false, nil
+		}
+	}
+	return err == nil, err
 }
 
 func (s *Store) makeDir() error {

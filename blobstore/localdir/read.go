@@ -171,7 +171,7 @@ func (s *Store) stat(ref blobref.Ref) (blobstore.Info, error) {
 }
 
 // open opens the file of ref for a caller that will close it, once judge finds
-// it good. In mode Verified a file that is not good is moved aside.
+// it good. In mode Verified a file that is not good is moved aside, if the directory is ours.
 func (s *Store) open(ctx context.Context, ref blobref.Ref, good judge) (durable.File, int64, error) {
 	for try := 1; ; try++ {
 		f, size, err := s.tryOpen(ctx, ref, good)
@@ -214,7 +214,10 @@ func (s *Store) tryOpen(ctx context.Context, ref blobref.Ref, good judge) (durab
 	case isEncrypted(f):
 		return nil, 0, blobstore.ErrEncrypted
 	}
-	if err := s.setAside(ctx, ref, f); err != nil {
+	switch err := s.setAside(ctx, ref, f); {
+	case errors.Is(err, errNotOurs):
+		return nil, 0, fmt.Errorf("%w: %s does not hash to its name, and stays where it is, since another program made the directory; if that program encrypts, open it with ?encrypted=passphrase-file:FILE", blobstore.ErrCorrupt, s.path(ref))
+	case err != nil:
 		return nil, 0, err
 	}
 	return nil, 0, fmt.Errorf("%w (moved to %s); store the same content again to heal it", blobstore.ErrCorrupt, s.corruptPath(ref))

@@ -105,7 +105,8 @@ func (s *Store) settle(ctx context.Context, in *incoming) (err error) {
 }
 
 // compare looks at what stands under the name of in. In mode Verified other bytes
-// are damage: they are moved aside, and the name is absent.
+// are damage: they are moved aside, and the name is absent. In a directory that is not ours
+// they may be worth more than what comes in, and it is refused.
 func (s *Store) compare(ctx context.Context, in *incoming) (state, error) {
 	f, err := s.fsys.OpenFile(s.path(in.ref), os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,8 +135,11 @@ func (s *Store) compare(ctx context.Context, in *incoming) (state, error) {
 		return differs, nil
 	}
 	err = s.setAside(ctx, in.ref, f)
-	if errors.Is(err, errChanged) {
+	switch {
+	case errors.Is(err, errChanged):
 		err = nil // where the name is taken again, the publish will find that out
+	case errors.Is(err, errNotOurs):
+		err = fmt.Errorf("%w: %s has other bytes, and another program made the directory: they may be its ciphertext (then open it with ?encrypted=passphrase-file:FILE); if they are damage, remove the file", blobstore.ErrMode, s.path(in.ref))
 	}
 	return absent, err
 }
