@@ -54,7 +54,10 @@ type Restored struct {
 // are converted, and turns behind them that it left alone are written once more, to the
 // byte but for their ids. A state without a sidecar is converted from its first turn on.
 //
-// A missing blob costs what it holds: it is in Holes, and no error.
+// A missing blob costs what it holds: it is in Holes, and no error. Turns whose lines are
+// lost with it are converted, as those of other programs are, and the turns behind them
+// are written once more, under them. A log whose header is lost gets one like that of a
+// state without a sidecar.
 func (s *State) WriteLog(ctx context.Context, w io.Writer, o RestoreOptions) (r Restored, err error) {
 	defer func() {
 		if err != nil {
@@ -73,46 +76,24 @@ func (s *State) WriteLog(ctx context.Context, w io.Writer, o RestoreOptions) (r 
 	if side.Head.Weight+side.Body.Weight > uint64(s.limits.Bytes) {
 		return r, fmt.Errorf("its log has %d bytes, and %d are allowed: %w", side.Head.Weight+side.Body.Weight, s.limits.Bytes, ErrTooMuch)
 	}
-	known := &knownLog{s: s, side: side, r: &r}
-	if digest(s.fields) == side.Digest {
-		if err := known.write(ctx, w, nil); err != nil {
-			return r, err
-		}
-		r.Exact, r.Known = len(r.Holes) == 0, s.Len()
-		return r, nil
+	known := &knownLog{s: s, side: side, o: o, r: &r}
+	if digest(s.fields) != side.Digest {
+		return r, s.writeChanged(ctx, w, known)
 	}
-	return r, s.writeChanged(ctx, w, o, known)
-}
-
-// knownLog is the log in the sidecar of a state.
-type knownLog struct {
-	s    *State
-	side sidecar.Root
-	r    *Restored
-}
-
-// write writes all of the log. With a log its lines are parsed too.
-func (k *knownLog) write(ctx context.Context, w io.Writer, parse *log) error {
-	for _, t := range []sidecar.Tree{k.side.Head, k.side.Body} {
-		for chunk, err := range t.Items(ctx, k.s.raw, 0, t.Weight) {
-			if err == nil {
-				k.r.Cited = append(k.r.Cited, chunk.Cites...)
-				var data []byte
-				if data, err = k.chunk(ctx, chunk.Record); err == nil {
-					if err := k.put(ctx, w, data, parse); err != nil {
-						return err
-					}
-					continue
-				}
-			}
-			h := holeOf(err)
-			if h == nil || ctx.Err() != nil {
-				return err
-			}
-			k.r.Holes = append(k.r.Holes, h)
+	if odd, err := known.oldAndDamaged(ctx); err != nil || odd {
+		if err == nil {
+			err = s.writeChanged(ctx, w, known)
 		}
+		return r, err
 	}
-	return nil
+	if err := known.write(ctx, w, nil); err != nil {
+		return r, err
+	}
+	r.Exact, r.Known = len(r.Holes) == 0, s.Len()
+	if len(known.lost) > 0 {
+		return r, s.mend(ctx, w, known)
+	}
+	return r, nil
 }
 
 func (k *knownLog) chunk(ctx context.Context, r sidecar.Record) ([]byte, error) {
@@ -127,6 +108,7 @@ func (k *knownLog) put(ctx context.Context, w io.Writer, data []byte, parse *log
 	if parse == nil {
 		n, err := w.Write(data)
 		k.r.Bytes += int64(n)
+		k.torn = len(data) > 0 && data[len(data)-1] != '\n'
 		return err
 	}
 	data = append(parse.rest[:len(parse.rest):len(parse.rest)], data...)
@@ -183,7 +165,7 @@ func newVersion(header []byte) []byte {
 func discard(context.Context, []byte) (blobref.Ref, error) { return blobref.Ref{}, nil }
 
 // writeChanged writes the log of a state that another program has changed.
-func (s *State) writeChanged(ctx context.Context, w io.Writer, o RestoreOptions, known *knownLog) error {
+func (s *State) writeChanged(ctx context.Context, w io.Writer, known *knownLog) error {
 	l := newLog()
 	if err := known.write(ctx, w, l); err != nil {
 		return err
@@ -194,26 +176,31 @@ func (s *State) writeChanged(ctx context.Context, w io.Writer, o RestoreOptions,
 			return err
 		}
 	}
-	out := &lineWriter{w: w, limit: s.limits.Bytes, taken: map[string]bool{}, at: s.began(o)}
-	for _, p := range l.entries {
-		out.taken[p.id] = true
-	}
 	turns, err := known.turns(ctx)
 	if err != nil {
 		return err
 	}
-	c := &converter{s: s, out: out, subagent: o.subagent}
-	same := 0
-	for same < len(turns.order) && same < s.Len() && bytes.Equal(idOf(turns.order[same].ID), s.Message.Turns[same]) {
-		same++
+	return s.goOn(ctx, w, known, l, turns)
+}
+
+// goOn writes what the state says behind the lines of the log l: the turns from the first
+// one on that is not in them as it is.
+func (s *State) goOn(ctx context.Context, w io.Writer, known *knownLog, l *log, turns *knownTurns) error {
+	out := &lineWriter{w: w, limit: s.limits.Bytes, taken: map[string]bool{}, at: s.began(known.o)}
+	for _, p := range l.entries {
+		out.taken[p.id] = true
 	}
+	c := &converter{s: s, out: out, subagent: known.o.subagent}
+	same := known.same(turns)
 	known.r.Known = same
-	switch {
-	case same == len(turns.order) && l.leaf >= 0:
+	if same == len(turns.order) && l.leaf >= 0 && !known.endLost() {
 		out.leaf = l.entries[l.leaf].id
-	case same > 0:
-		if i := l.lastIn(turns.order[same-1].Spans); i >= 0 {
-			out.leaf = l.entries[i].id
+	} else {
+		for i := same - 1; i >= 0; i-- {
+			if at := l.lastIn(turns.order[i].Spans); at >= 0 {
+				out.leaf = l.entries[at].id
+				break
+			}
 		}
 	}
 	for i := same; i < s.Len(); i++ {
@@ -228,7 +215,9 @@ func (s *State) writeChanged(ctx context.Context, w io.Writer, o RestoreOptions,
 		return err
 	}
 	known.r.Added, known.r.Bytes = out.count, known.r.Bytes+out.n
-	known.r.Holes = append(known.r.Holes, c.holes...)
+	for _, h := range c.holes {
+		known.hole(h)
+	}
 	known.r.Cited = append(known.r.Cited, c.cited...)
 	return nil
 }
@@ -257,7 +246,7 @@ func (s *State) moved(ctx context.Context, i int, turns *knownTurns, l *log, kno
 			if h == nil {
 				return err
 			}
-			known.r.Holes = append(known.r.Holes, h)
+			known.hole(h)
 		}
 	}
 	known.r.Converted++
@@ -289,7 +278,11 @@ func (k *knownLog) turns(ctx context.Context) (*knownTurns, error) {
 	}
 	for r, err := range k.side.Turns.Items(ctx, k.s.raw, 0, k.side.Turns.Weight) {
 		if h := holeOf(err); h != nil && ctx.Err() == nil {
-			k.r.Holes = append(k.r.Holes, h)
+			k.hole(h)
+			// Those behind it keep their places.
+			for n := missing(err); n > 0 && len(t.order) < int(k.side.Turns.Count); n-- {
+				t.order = append(t.order, sidecar.Record{})
+			}
 			continue
 		} else if err != nil {
 			return nil, err
