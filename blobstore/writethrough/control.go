@@ -66,26 +66,47 @@ func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, erro
 	return blobstore.Stat(ctx, s.remote, ref)
 }
 
+// ErrRemoteUnlisted is in the last error of a Walk that could not list all of the remote
+// store, beside the cause.
+var ErrRemoteUnlisted = errors.New("the remote store cannot be listed")
+
 // Walk yields what the remote has, and then what only the local store has. It keeps
 // the ids of the remote in memory meanwhile. When the remote cannot be listed, the walk
-// ends with its error: walk the local store for what is here.
+// yields all that is here nevertheless, and ends with an error that matches
+// ErrRemoteUnlisted.
 func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 	return func(yield func(blobstore.Info, error) bool) {
-		seen := make(map[blobref.Ref]struct{})
-		for i, store := range []blobstore.Store{s.remote, s.local} {
-			for info, err := range blobstore.Walk(ctx, store) {
-				if err == nil {
-					if _, twice := seen[info.Ref]; twice {
-						continue
-					}
-					if i == 0 {
-						seen[info.Ref] = struct{}{}
-					}
-				}
-				if !yield(info, err) || err != nil && info.Ref.IsZero() {
-					return
-				}
+		there := make(map[blobref.Ref]struct{})
+		var unlisted error
+		for info, err := range blobstore.Walk(ctx, s.remote) {
+			if err != nil && info.Ref.IsZero() {
+				unlisted = fmt.Errorf("%w: %w", ErrRemoteUnlisted, err)
+				break
 			}
+			if err == nil {
+				there[info.Ref] = struct{}{}
+			}
+			if !yield(info, err) {
+				return
+			}
+		}
+		for info, err := range blobstore.Walk(ctx, s.local) {
+			if err != nil && info.Ref.IsZero() {
+				if unlisted != nil {
+					err = fmt.Errorf("%w; nor the remote store: %v", err, unlisted) // which is the lesser of the two
+				}
+				yield(info, err)
+				return
+			}
+			if _, twice := there[info.Ref]; twice && err == nil {
+				continue
+			}
+			if !yield(info, err) {
+				return
+			}
+		}
+		if unlisted != nil {
+			yield(blobstore.Info{}, unlisted)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -437,10 +438,18 @@ func TestARemoteWithoutAbilitiesIsEnough(t *testing.T) {
 	if err := other.Delete(t.Context(), numberedRef(1)); !errors.Is(err, blobstore.ErrUnsupported) || !has(t, other, 1) {
 		t.Errorf("Delete = %v", err)
 	}
-	for _, err := range other.Walk(t.Context()) {
-		if !errors.Is(err, blobstore.ErrUnsupported) {
-			t.Errorf("Walk yields %v", err)
+	var found []blobref.Ref
+	var last error
+	for info, err := range other.Walk(t.Context()) {
+		if last = err; err == nil {
+			found = append(found, info.Ref)
 		}
+	}
+	if !errors.Is(last, writethrough.ErrRemoteUnlisted) || !errors.Is(last, blobstore.ErrUnsupported) {
+		t.Errorf("the walk ends with %v", last)
+	}
+	if !slices.Equal(found, []blobref.Ref{numberedRef(1)}) {
+		t.Errorf("the walk yields %v, want what is here", found)
 	}
 }
 

@@ -3,12 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/writethrough"
 	"github.com/agentrun/agentrun/outputsink"
 )
 
@@ -17,10 +19,13 @@ func (b *blobsCommand) newList() *cobra.Command {
 		Use:   "ls",
 		Short: "List the blobs of a store",
 		Long: `ls lists references, sizes (as the store keeps them) and the times at which
-blobs were stored, in no promised order. A peer (kv:) cannot list.
+blobs were stored, in no promised order. A peer (kv:) cannot list. Where a remote
+(remote=) cannot be listed, the blobs that are here are, and why is told on
+standard error.
 
 With --json it is one object a line: ref, bytes, time (null where it is not
-known); of a blob that cannot be looked at ref and error.`,
+known); of a blob that cannot be looked at ref and error; and in the end
+remoteError alone, when the remote could not be listed.`,
 		Args: positional(0, 0, "no arguments; --store names another store"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd, b.list) },
 	}
@@ -34,6 +39,21 @@ type blobItem struct {
 	Error string  `json:"error,omitempty"`
 }
 
+// blobListEnd is the last line of blobs ls --json when only the local part was listed.
+type blobListEnd struct {
+	RemoteError string `json:"remoteError"`
+}
+
+// unlisted says why a remote is not in a list, and returns it for the output. It is nil
+// for any other error.
+func (b *blobsCommand) unlisted(err error) *string {
+	if !errors.Is(err, writethrough.ErrRemoteUnlisted) {
+		return nil
+	}
+	b.say("%v; this is what is here", err)
+	return orNull(err.Error())
+}
+
 func (b *blobsCommand) list(ctx context.Context, s *openStore) (err error) {
 	out := bufio.NewWriter(b.stdout)
 	defer func() {
@@ -43,7 +63,12 @@ func (b *blobsCommand) list(ctx context.Context, s *openStore) (err error) {
 	}()
 	bad := 0
 	for info, err := range blobstore.Walk(ctx, s.Store) {
+		why := b.unlisted(err)
 		switch {
+		case why != nil && b.json:
+			err = printJSON(out, blobListEnd{RemoteError: *why})
+		case why != nil:
+			err = nil
 		case err != nil && info.Ref.IsZero():
 			return err
 		case err != nil:
@@ -77,7 +102,9 @@ func (b *blobsCommand) newStats() *cobra.Command {
 of the ciphertext.
 
 With --json it is one object: store, mode (verified or opaque), blobs, bytes,
-largest, oldest, newest, and queued: how many blobs wait for the remote.`,
+largest, oldest, newest, remoteError: why the remote could not be listed, so
+that the others count what is here (else null), and queued: how many blobs wait
+for the remote.`,
 		Args: positional(0, 0, "no arguments; --store names another store"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd, b.stats) },
 	}
@@ -92,6 +119,7 @@ type blobStats struct {
 	Largest int64   `json:"largest"`
 	Oldest  *string `json:"oldest"`
 	Newest  *string `json:"newest"`
+	Remote  *string `json:"remoteError"`
 	Queued  *int    `json:"queued,omitempty"`
 }
 
@@ -102,6 +130,9 @@ func (b *blobsCommand) stats(ctx context.Context, s *openStore) error {
 	defer p.end()
 	for info, err := range blobstore.Walk(ctx, s.Store) {
 		if err != nil {
+			if r.Remote = b.unlisted(err); r.Remote != nil {
+				break
+			}
 			if info.Ref.IsZero() {
 				return err
 			}

@@ -24,10 +24,12 @@ func (b *blobsCommand) newVerify() *cobra.Command {
 		Short: "Read every blob of a store and say which are damaged",
 		Long: `verify reads all blobs and holds each against its name; those of an encrypted
 store are decrypted for it. Of a directory nothing is changed. The exit status
-is 1 when something is wrong.
+is 1 when something is wrong. Where a remote (remote=) cannot be listed, the
+blobs that are here are verified, and why is told on standard error.
 
 With --json it is one object: store, blobs, bytes, problems: a list of ref (null
-for what is wrong with the store itself) and problem.`,
+for what is wrong with the store itself) and problem; and remoteError: why the
+remote could not be listed, else null.`,
 		Args: positional(0, 0, "no arguments; --store names another store"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd, b.verify) },
 	}
@@ -39,6 +41,7 @@ type blobVerdict struct {
 	Blobs    int64         `json:"blobs"`
 	Bytes    int64         `json:"bytes"`
 	Problems []blobProblem `json:"problems"`
+	Remote   *string       `json:"remoteError"`
 }
 
 type blobProblem struct {
@@ -74,6 +77,9 @@ func (b *blobsCommand) verify(ctx context.Context, s *openStore) error {
 	readers.SetLimit(runtime.NumCPU())
 	for info, err := range blobstore.Walk(ctx, s.Store) {
 		if err != nil {
+			if v.Remote = b.unlisted(err); v.Remote != nil {
+				break
+			}
 			if info.Ref.IsZero() {
 				return errors.Join(err, readers.Wait())
 			}
@@ -91,6 +97,8 @@ func (b *blobsCommand) verify(ctx context.Context, s *openStore) error {
 			p.bytes(v.Bytes)
 			switch {
 			case err == nil, errors.Is(err, blobstore.ErrNotFound): // deleted meanwhile
+			case errors.Is(err, blobstore.ErrCorrupt) && errors.Is(err, blobstore.ErrUnavailable):
+				found(info.Ref, err) // damaged here, and not to be had from the remote now
 			case ctx.Err() != nil, errors.Is(err, blobstore.ErrUnavailable), errors.Is(err, encrypted.ErrWrongKey):
 				return err // says nothing of the blob
 			default:
