@@ -20,11 +20,11 @@ const rootHelp = `agentrun runs commands for agents: it prints bounded views and
   agentrun jobs start -- npm run dev      run it in the background; see to it
   agentrun run TEXT|chat|resume|tasks     have an agent work; its subagents
   agentrun read artifact://0:1500-1520    lines of what was kept; also of a FILE
-  agentrun artifacts | blobs | follow     what was kept; what others do now
+  agentrun artifacts|blobs|state|kv       what was kept; stores; states
   agentrun sessions [show|tree|resume ID] list them; look at one
   agentrun grep|find|edit|write|tools|call find and change files; for a model
   agentrun sessions new|fork|branch|label|rename|move|rm|restore|compress|du
-  agentrun search WORD... | doctor | gc   find words; find damage; free space
+  agentrun search WORD|follow|doctor|gc   find words; watch; find damage; space
   agentrun export -o FILE | import FILE   take a session along, or make a page
   agentrun checkpoint PATH... | rewind ID keep files, and give them back
   agentrun agents|hooks|models|config|version|man DIR|completion bash|zsh|fish
