@@ -298,14 +298,14 @@ func citedByCheckpoints(ctx context.Context, home string) iter.Seq2[blobref.Ref,
 				}
 			}
 			if err != nil {
-				if !yield(blobref.Ref{}, err) {
+				if !yield(blobref.Ref{}, fmt.Errorf("%w; agentrun doctor says more", err)) {
 					return
 				}
 				continue
 			}
 			for r, err := range conversation.Walk(ctx, store, p.Ref, conversation.Limits{}) {
 				if err != nil {
-					err = fmt.Errorf("%s: %w", pointers.Name(p.Conversation, p.Bubble), err)
+					err = fmt.Errorf("%s: %w; agentrun doctor says more, agentrun state forget %s gives it up", pointers.Name(p.Conversation, p.Bubble), err, p.Conversation)
 				}
 				if !yield(r, err) {
 					return

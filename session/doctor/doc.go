@@ -11,6 +11,7 @@
 //     counted as such; nothing tells whether its bytes changed. Outputs of agents have
 //     none either.
 //   - A blob: its name, which is its SHA-256.
+//   - The checkpoints of a home, where Options.Checkpoints looks at them.
 //   - What a log cites: artifacts, outputs of agents and blobs that are not there.
 //
 // Indexes and caches are checked against the files they are about whenever they are

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,10 @@ type Options struct {
 	// Progress is told now and then how much was read, in bytes; nil means that nobody
 	// is.
 	Progress func(bytes int64)
+	// Checkpoints yields what is wrong with the checkpoints of conversations in a home, in findings of the kinds
+	// KindCheckpointDamaged and KindCheckpointMissing: what they refer to is not known here. None can be mended. It is
+	// asked by Home and Directory; nil means that nobody looks at them.
+	Checkpoints func(ctx context.Context, home string) iter.Seq[Finding]
 	// FS is the file system; nil means the real one. Tests inject faults here.
 	FS durable.FS
 }
@@ -163,7 +168,10 @@ func (d *Doctor) Home(ctx context.Context) error {
 	if err := d.allBlobs(ctx); err != nil {
 		return err
 	}
-	return d.missing(ctx)
+	if err := d.missing(ctx); err != nil {
+		return err
+	}
+	return d.checkpoints(ctx)
 }
 
 // listed examines logs of the home. One that was moved or compressed since it was
@@ -216,7 +224,25 @@ func (d *Doctor) Directory(ctx context.Context, cwd string) error {
 	if err := d.withoutLogs(ctx, cwd); err != nil {
 		return err
 	}
-	return d.Sessions(ctx, paths...)
+	if err := d.Sessions(ctx, paths...); err != nil {
+		return err
+	}
+	return d.checkpoints(ctx)
+}
+
+// checkpoints reports what is wrong with the checkpoints of the home, after what repair has brought back.
+func (d *Doctor) checkpoints(ctx context.Context) error {
+	if d.opt.Checkpoints == nil {
+		return nil
+	}
+	for f := range d.opt.Checkpoints(ctx, d.m.Home()) {
+		if ctx.Err() != nil {
+			break
+		}
+		f.Unmendable = true
+		d.report(f)
+	}
+	return ctx.Err()
 }
 
 // Sessions examines the logs at paths with all that belongs to them.

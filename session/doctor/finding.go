@@ -30,22 +30,24 @@ type Finding struct {
 
 // Kinds of findings beside those of logs.
 const (
-	KindLogEmpty        = "log-empty"           // no entry, while artifacts or an index are beside it
-	KindLogMissing      = "log-missing"         // artifacts without a log
-	KindLogIndex        = "index"               // the rebuildable index of a log
-	KindBlobCorrupt     = "blob-corrupt"        // bytes that are not those of the blob's name
-	KindBlobMissing     = "blob-missing"        // cited and not there
-	KindArtifactCorrupt = "artifact-corrupt"    // bytes that are not those that were kept
-	KindArtifactMissing = "artifact-missing"    // cited, or left behind by a fork, and not there
-	KindArtifactOpen    = "artifact-unfinished" // its writer died
-	KindProvenance      = "artifact-provenance" // .artifact-<n>.json is not what was written
-	KindLineIndex       = "artifact-index"      // the kept line index
-	KindAgentOutput     = "agent-output"        // what an agent handed back
-	KindAgentMissing    = "agent-missing"       // an output that is cited and not there
-	KindListCache       = "list-cache"          // the rebuildable list of sessions
-	KindUnreadable      = "unreadable"          // a file that cannot be read at all
-	KindUnanswered      = "tool-unanswered"     // a transcript: a tool call without its result
-	KindUnasked         = "result-unasked"      // a transcript: a result without its tool call
+	KindLogEmpty          = "log-empty"           // no entry, while artifacts or an index are beside it
+	KindLogMissing        = "log-missing"         // artifacts without a log
+	KindLogIndex          = "index"               // the rebuildable index of a log
+	KindBlobCorrupt       = "blob-corrupt"        // bytes that are not those of the blob's name
+	KindBlobMissing       = "blob-missing"        // cited and not there
+	KindArtifactCorrupt   = "artifact-corrupt"    // bytes that are not those that were kept
+	KindArtifactMissing   = "artifact-missing"    // cited, or left behind by a fork, and not there
+	KindArtifactOpen      = "artifact-unfinished" // its writer died
+	KindProvenance        = "artifact-provenance" // .artifact-<n>.json is not what was written
+	KindLineIndex         = "artifact-index"      // the kept line index
+	KindAgentOutput       = "agent-output"        // what an agent handed back
+	KindAgentMissing      = "agent-missing"       // an output that is cited and not there
+	KindListCache         = "list-cache"          // the rebuildable list of sessions
+	KindUnreadable        = "unreadable"          // a file that cannot be read at all
+	KindCheckpointDamaged = "checkpoint-damaged"  // a file of checkpoints that cannot be read
+	KindCheckpointMissing = "checkpoint-missing"  // what a checkpoint refers to is not there, or corrupt
+	KindUnanswered        = "tool-unanswered"     // a transcript: a tool call without its result
+	KindUnasked           = "result-unasked"      // a transcript: a result without its tool call
 )
 
 // at fills the place of a finding.
