@@ -54,7 +54,8 @@ type Options struct {
 	// Observer is told what every layer does; nil: nobody.
 	Observer blobstore.Observer
 
-	// Report is told what goes wrong where no caller waits; nil: nobody. It is called
+	// Report is told what goes wrong where no caller waits, and that others may read a
+	// file of passphrases; nil: nobody. It is called
 	// concurrently.
 	Report func(error)
 }
@@ -265,7 +266,7 @@ func (s *Stack) queue(u URL) (string, error) {
 
 // encrypt puts the encrypting layer around a store.
 func encrypt(store blobstore.Store, u URL, o Options) (*encrypted.Store, error) {
-	keys, err := encrypted.OpenKeyring(u.PassphraseFile)
+	keys, err := encrypted.OpenKeyring(u.PassphraseFile, o.Report)
 	if err != nil {
 		return nil, err
 	}

@@ -263,3 +263,21 @@ func TestAPeerThatIsNotThereIsKnownAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestThatOthersMayReadThePassphrasesIsReported(t *testing.T) {
+	key := passphrase(t)
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	s, err := storeurl.Open(t.Context(), "mem:?encrypted=passphrase-file:"+key, storeurl.Options{
+		Report: func(err error) { told = append(told, err.Error()) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if want := "others than its owner may read " + key + " (mode 0644): run chmod 600 on it"; len(told) != 1 || told[0] != want {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}

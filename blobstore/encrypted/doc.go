@@ -2,7 +2,7 @@
 // Plaintext is named and verified here; below there is ciphertext only, in a store of
 // mode blobstore.Opaque.
 //
-//	keys, err := encrypted.OpenKeyring("passphrase")
+//	keys, err := encrypted.OpenKeyring("passphrase", nil)
 //	below, err := localdir.Open(dir, localdir.Options{Mode: blobstore.Opaque})
 //	blobs, err := encrypted.New(below, keys, encrypted.Options{})
 //

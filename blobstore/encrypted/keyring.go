@@ -25,6 +25,7 @@ type Keyring struct {
 	passphrases [][]byte
 	tags        []passphraseTag
 	seed        []cipher.AEAD // keys of the seed's form
+	file        string        // that they were read from, "" for none
 
 	strangers atomic.Int32 // salts of blobs that fitted none of them
 }
@@ -56,8 +57,9 @@ func NewKeyring(passphrases ...[]byte) (*Keyring, error) {
 
 // OpenKeyring reads a file of passphrases: one a line, the newest first, of which one
 // newline at the end is dropped. All other bytes count, a carriage return too. A file
-// that others than its owner may read or write is refused.
-func OpenKeyring(path string) (*Keyring, error) {
+// that others than its owner may write is refused. That they may read it is told to warn,
+// which may be nil, as ErrOthersMayRead, and it is read.
+func OpenKeyring(path string, warn func(error)) (*Keyring, error) {
 	// Links are followed and pipes are read: the path comes from the user, and
 	// secrets are often mounted as the one or handed over as the other.
 	f, err := os.Open(path)
@@ -72,8 +74,11 @@ func OpenKeyring(path string) (*Keyring, error) {
 	if info.IsDir() {
 		return nil, fmt.Errorf("opening the passphrase file: %s is a directory", path)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("opening the passphrase file: others than its owner may use %s (mode %04o); run chmod 600 on it", path, info.Mode().Perm())
+	switch mode := info.Mode().Perm(); {
+	case mode&0o022 != 0:
+		return nil, fmt.Errorf("opening the passphrase file: others than its owner may write %s (mode %04o): run chmod 600 on it", path, mode)
+	case mode&0o044 != 0 && warn != nil:
+		warn(fmt.Errorf("%w %s (mode %04o): run chmod 600 on it", ErrOthersMayRead, path, mode))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxPassphraseFile+1))
 	if err != nil {
@@ -83,6 +88,7 @@ func OpenKeyring(path string) (*Keyring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the passphrase file %s: %w", path, err)
 	}
+	k.file = path
 	return k, nil
 }
 
@@ -123,7 +129,7 @@ func (k *Keyring) find(ctx context.Context, s salted, id keyID) (*wrapper, error
 			return w, nil
 		}
 	}
-	return nil, ErrWrongKey
+	return nil, k.wrongKey()
 }
 
 // findForBlob is find for what a blob asks for. Blobs share the few salts of markers; a
@@ -138,10 +144,10 @@ func (k *Keyring) findForBlob(ctx context.Context, s salted, id keyID) (*wrapper
 		derived = derived && w != nil
 	}
 	if derived {
-		return nil, ErrWrongKey
+		return nil, k.wrongKey()
 	}
 	if k.strangers.Load() >= maxStrangers {
-		return nil, fmt.Errorf("%w (%d blobs with salts of their own fitted none: no more are tried)", ErrWrongKey, maxStrangers)
+		return nil, fmt.Errorf("%w (%d blobs with salts of their own fitted none: no more are tried)", k.wrongKey(), maxStrangers)
 	}
 	w, err := k.find(ctx, s, id)
 	if errors.Is(err, ErrWrongKey) {

@@ -34,7 +34,7 @@ func TestAPassphraseFileIsReadToTheByte(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			keys, err := encrypted.OpenKeyring(path)
+			keys, err := encrypted.OpenKeyring(path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,16 +72,16 @@ func TestAPassphraseFileThatIsNoneIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := encrypted.OpenKeyring(path); err == nil {
+		if _, err := encrypted.OpenKeyring(path, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		} else if text != "" && strings.Contains(err.Error(), "passphrase 3") {
 			t.Errorf("%s: the error tells a passphrase: %v", name, err)
 		}
 	}
-	if _, err := encrypted.OpenKeyring(dir); err == nil {
+	if _, err := encrypted.OpenKeyring(dir, nil); err == nil {
 		t.Error("a directory: no error")
 	}
-	if _, err := encrypted.OpenKeyring(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := encrypted.OpenKeyring(filepath.Join(dir, "absent"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an absent file: %v", err)
 	}
 }
@@ -94,25 +94,59 @@ func lines(n int) string {
 	return b.String()
 }
 
-func TestAPassphraseFileThatOthersMayReadIsRefused(t *testing.T) {
+func TestAPassphraseFileThatOthersMayWriteIsRefusedAndOneThatTheyMayReadIsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "passphrases")
 	if err := os.WriteFile(path, []byte("pass\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []os.FileMode{0o640, 0o604, 0o620, 0o644, 0o666} {
-		if err := os.Chmod(path, mode); err != nil {
+	for _, tt := range []struct {
+		mode         os.FileMode
+		told, failed string
+	}{
+		{0o600, "", ""},
+		{0o400, "", ""},
+		{0o640, "others than its owner may read " + path + " (mode 0640): run chmod 600 on it", ""},
+		{0o604, "others than its owner may read " + path + " (mode 0604): run chmod 600 on it", ""},
+		{0o644, "others than its owner may read " + path + " (mode 0644): run chmod 600 on it", ""},
+		{0o620, "", "others than its owner may write " + path + " (mode 0620): run chmod 600 on it"},
+		{0o664, "", "others than its owner may write " + path + " (mode 0664): run chmod 600 on it"},
+		{0o666, "", "others than its owner may write " + path + " (mode 0666): run chmod 600 on it"},
+	} {
+		if err := os.Chmod(path, tt.mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := encrypted.OpenKeyring(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-			t.Errorf("mode %04o: %v; want what to do about it", mode, err)
+		told := ""
+		_, err := encrypted.OpenKeyring(path, func(err error) { told += err.Error() })
+		if told != tt.told {
+			t.Errorf("mode %04o: told %q, want %q", tt.mode, told, tt.told)
+		}
+		if (err == nil) != (tt.failed == "") || err != nil && !strings.Contains(err.Error(), tt.failed) {
+			t.Errorf("mode %04o: %v, want %q", tt.mode, err, tt.failed)
+		}
+		if _, err := encrypted.OpenKeyring(path, nil); (err == nil) != (tt.failed == "") {
+			t.Errorf("mode %04o, nobody to tell: %v", tt.mode, err)
 		}
 	}
-	for _, mode := range []os.FileMode{0o600, 0o400} {
-		if err := os.Chmod(path, mode); err != nil {
+}
+
+func TestWhoHasTheWrongPassphraseIsToldWhichFileHasThem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "passphrases")
+	if err := os.WriteFile(path, []byte("yours\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := encrypted.OpenKeyring(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, form := range map[string]encrypted.Form{"own": encrypted.Own, "seed": encrypted.Seed} {
+		below := memory.New(blobstore.Opaque)
+		data := []byte("text")
+		if err := open(t, below, ring(t, "mine"), encrypted.Options{Form: form}).Set(t.Context(), blobref.Of(data), data); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := encrypted.OpenKeyring(path); err != nil {
-			t.Errorf("mode %04o: %v", mode, err)
+		_, err := open(t, below, keys, encrypted.Options{Form: form}).Get(t.Context(), blobref.Of(data))
+		if !errors.Is(err, encrypted.ErrWrongKey) || !strings.Contains(err.Error(), "none of the passphrases in "+path+" opens it") {
+			t.Errorf("%s: Get = %v; want ErrWrongKey with the name of the file", name, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (s *Store) openSeedIn(ctx context.Context, sealed []byte) ([]byte, error) {
 	if fits, merr := s.passphrasesFit(ctx); merr != nil {
 		return nil, merr
 	} else if !fits {
-		return nil, fmt.Errorf("%w; or the blob was changed since it was stored, which this form cannot tell from a wrong passphrase", ErrWrongKey)
+		return nil, fmt.Errorf("%w; or the blob was changed since it was stored, which this form cannot tell from a wrong passphrase", s.keys.wrongKey())
 	}
 	return nil, err
 }

@@ -269,7 +269,7 @@ func (s *Store) openMarker(ctx context.Context, m *marker) (*state, error) {
 		}
 	}
 	if len(st.opened) == 0 {
-		return nil, fmt.Errorf("%w (the store has slots for keys %s)", ErrWrongKey, m.describe())
+		return nil, fmt.Errorf("%w (the store has slots for keys %s)", s.keys.wrongKey(), m.describe())
 	}
 	return st, nil
 }

@@ -156,6 +156,10 @@ first line is the newest, and what is in another form than --store says. Blobs
 stay readable all the time. It can be interrupted and run again; afterwards the
 older passphrases can go from the file.
 
+Before they do, processes that still run with the older passphrases must have
+ended: what such a process stores is under them. End those, and run rotate once
+more.
+
 With --json it is one object: seen, rewrapped (headers alone were rewritten),
 reencrypted, moved, failed, bytes.`,
 		Example: `  agentrun blobs rotate --store 'dir:blobs?encrypted=passphrase-file:keys'`,

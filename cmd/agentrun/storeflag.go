@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/blobstore/encrypted"
 	"github.com/agentrun/agentrun/conversation/pointers"
 	"github.com/agentrun/agentrun/internal/withhold"
 	"github.com/agentrun/agentrun/session"
@@ -58,8 +59,14 @@ func (f *storeFlag) openStack(ctx context.Context, e *environment) (*storeurl.St
 func (e *environment) storeOptions() storeurl.Options {
 	var once sync.Once // what fails again and again is said once
 	return storeurl.Options{
-		Sync:   e.durability.value == session.Sync,
-		Report: func(err error) { once.Do(func() { e.remark("%v", err) }) },
+		Sync: e.durability.value == session.Sync,
+		Report: func(err error) {
+			if errors.Is(err, encrypted.ErrOthersMayRead) {
+				e.remark("%v", err) // it is not the failure that is said once
+				return
+			}
+			once.Do(func() { e.remark("%v", err) })
+		},
 		Lookup: withhold.Lookup,
 	}
 }
