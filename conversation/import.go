@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/blobref"
-	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/session"
 )
 
@@ -173,12 +173,15 @@ func (in *importer) files(ctx context.Context, s *State) error {
 		if f.Bytes > s.limits.Bytes {
 			return fmt.Errorf("file %.200q has %d bytes, and %d are allowed: %w", f.Name, f.Bytes, s.limits.Bytes, ErrTooMuch)
 		}
-		if h := s.missingPiece(ctx, f); h != nil {
-			in.out.Holes = append(in.out.Holes, h)
+		r, err := s.whole(ctx, f)
+		if h := holeOf(err); h != nil && ctx.Err() == nil {
+			in.out.Holes = append(in.out.Holes, &Hole{h.ID, fmt.Sprintf("piece of file %.200q", f.Name), h.Err})
 			continue
+		} else if err != nil {
+			return err
 		}
 		in.names[strings.ToLower(f.Name)] = true
-		if err := in.im.Artifact(f.Name, s.Reader(ctx, f)); err != nil {
+		if err := in.im.Artifact(f.Name, r); err != nil {
 			return err
 		}
 		in.out.Files++
@@ -186,19 +189,19 @@ func (in *importer) files(ctx context.Context, s *State) error {
 	return nil
 }
 
-// missingPiece is the first piece of a file that is not there: a file comes whole, or not
-// at all.
-func (s *State) missingPiece(ctx context.Context, f File) *Hole {
-	for _, id := range f.Pieces {
-		_, err := blobstore.Stat(ctx, s.store, id)
-		if errors.Is(err, blobstore.ErrUnsupported) {
-			_, err = s.store.Get(ctx, id)
-		}
-		if err != nil && ctx.Err() == nil {
-			return &Hole{id, fmt.Sprintf("piece of file %.200q", f.Name), err}
-		}
+// fileInMemory is how long a file is that is read once, in bytes.
+const fileInMemory = 8 << 20
+
+// whole is a reader of a file all of which is there and as its ids say: a file comes
+// whole, or not at all. A long one has been read once then.
+func (s *State) whole(ctx context.Context, f File) (io.Reader, error) {
+	if f.Bytes > fileInMemory {
+		_, err := io.Copy(io.Discard, s.Reader(ctx, f))
+		return s.Reader(ctx, f), err
 	}
-	return nil
+	var b bytes.Buffer
+	_, err := io.Copy(&b, s.Reader(ctx, f))
+	return &b, err
 }
 
 // subagents takes in the logs of the subagents of a state, and of theirs.

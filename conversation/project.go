@@ -11,10 +11,12 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/conversation/internal/sidecar"
+	agentv1 "github.com/agentrun/agentrun/gen/agent/v1"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -42,9 +44,9 @@ type ProjectorOptions struct {
 // that the state after one more turn costs that turn: its own blobs, the end of two
 // trees, and the state itself, which has an id for each turn.
 //
-// A session that was rewritten, or that goes on from another branch, is read anew; what
-// was stored is not stored again, so nobody may delete it meanwhile: whoever collects what
-// nothing names keeps a pointer to the last state. That a log was rewritten is told by
+// A session that was rewritten, or that goes on from another branch, is read anew; what is
+// still in the store is not stored again. Whoever collects what nothing names keeps a
+// pointer to the last state, which names all that the projector builds on. That a log was rewritten is told by
 // what stands before its first entry and by its last line. A store that puts work off is
 // flushed by the caller. A Projector is not safe for concurrent use.
 type Projector struct {
@@ -117,6 +119,7 @@ func (p *Projector) SetBeside(b Beside) {
 // leaf. When it returns an error nothing names what was stored.
 func (p *Projector) Project(ctx context.Context, f Log) (_ Projection, err error) {
 	defer func() {
+		p.w.state++
 		if err != nil {
 			// What is under way is waited for: nobody else does.
 			_ = p.w.wait()
@@ -142,8 +145,9 @@ func (p *Projector) Project(ctx context.Context, f Log) (_ Projection, err error
 		return Projection{}, err
 	}
 	if !p.w.has(root) {
-		p.w.done[root] = struct{}{}
-		p.w.batch = []blob{{root, state}}
+		if _, err := p.w.put(ctx, state); err != nil {
+			return Projection{}, err
+		}
 		if err := p.w.sync(ctx); err != nil {
 			return Projection{}, err
 		}
@@ -250,7 +254,7 @@ func (p *Projector) state(ctx context.Context) (root blobref.Ref, state []byte, 
 	if err != nil {
 		return root, nil, err
 	}
-	said, err := marshal.Marshal(p.b.state)
+	said, err := marshal.Marshal(p.withoutInline(p.b.state))
 	if err != nil {
 		return root, nil, fmt.Errorf("writing the state: %w", err)
 	}
@@ -282,6 +286,18 @@ func (p *Projector) state(ctx context.Context) (root blobref.Ref, state []byte, 
 	state = protowire.AppendBytes(state, idOf(id))
 	soFar.Write(state[before:])
 	return blobref.FromSum([32]byte(soFar.Sum(nil))), state, nil
+}
+
+// withoutInline is the state without references of subagents that it has inline.
+func (p *Projector) withoutInline(m *agentv1.ConversationStateStructure) *agentv1.ConversationStateStructure {
+	if len(m.SubagentStateRefs) == 0 || len(p.extra.Subagents) == 0 {
+		return m
+	}
+	m = proto.CloneOf(m)
+	for id := range p.extra.Subagents {
+		delete(m.SubagentStateRefs, valid(id))
+	}
+	return m
 }
 
 func appendTurn(turns, timings []byte, t builtTurn) ([]byte, []byte) {

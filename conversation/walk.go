@@ -39,7 +39,7 @@ type walker struct {
 // Blobs that have no ids in them are yielded unread: an absent one is only found by who
 // reads it. For another one that cannot be read the error is a *Hole, and the walk goes on
 // without what it names. Ids in fields that nobody here knows are yielded if the store
-// has the blob. Any other error ends the walk; it matches ErrTooMuch when there are more
+// has the blob, and are a *Hole if it cannot tell. Any other error ends the walk; it matches ErrTooMuch when there are more
 // blobs than Limits.Blobs.
 func Walk(ctx context.Context, store blobstore.Store, root blobref.Ref, l Limits) iter.Seq2[blobref.Ref, error] {
 	return func(yield func(blobref.Ref, error) bool) {
@@ -116,7 +116,18 @@ func (w *walker) run(ctx context.Context, yield func(blobref.Ref, error) bool) {
 		case len(w.maybe) > 0:
 			ref := w.maybe[len(w.maybe)-1]
 			w.maybe = w.maybe[:len(w.maybe)-1]
-			if w.seen[ref] == 1<<kindMaybe && !yielded[ref] && w.has(ctx, ref) {
+			if w.seen[ref] != 1<<kindMaybe || yielded[ref] {
+				continue
+			}
+			has, err := w.has(ctx, ref)
+			switch {
+			case err != nil && ctx.Err() != nil: // told above
+			case err != nil:
+				if !yield(ref, &Hole{ref, kindMaybe.String(), err}) {
+					return
+				}
+				yielded[ref] = true
+			case has:
 				// Should it be found again, as something that is known, it is not yielded again.
 				if count++; !yield(ref, nil) {
 					return
@@ -129,13 +140,16 @@ func (w *walker) run(ctx context.Context, yield func(blobref.Ref, error) bool) {
 	}
 }
 
-// has reports whether the store has a blob.
-func (w *walker) has(ctx context.Context, ref blobref.Ref) bool {
+// has reports whether the store has a blob. An error means that nobody can tell.
+func (w *walker) has(ctx context.Context, ref blobref.Ref) (bool, error) {
 	_, err := blobstore.Stat(ctx, w.store, ref)
 	if errors.Is(err, blobstore.ErrUnsupported) {
 		_, err = w.store.Get(ctx, ref)
 	}
-	return err == nil
+	if errors.Is(err, blobstore.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // batch reads some blobs at once and queues what they name.

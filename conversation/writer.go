@@ -19,7 +19,8 @@ const (
 // writer stores blobs under their hash, each once. It is not safe for concurrent use.
 type writer struct {
 	store blobstore.Store
-	done  map[blobref.Ref]struct{} // stored, or in batch
+	done  map[blobref.Ref]int // stored, or in batch: for which state
+	state int                 // that is being made; one stored for another may have been deleted since
 	batch []blob
 	bytes int
 	sent  []blob // that the store works on
@@ -31,30 +32,33 @@ type writer struct {
 type blob struct {
 	ref  blobref.Ref
 	data []byte
+	old  bool // it was stored for another state, so that it may be there
+	had  bool // it was there
 }
 
 func newWriter(store blobstore.Store) *writer {
-	return &writer{store: store, done: map[blobref.Ref]struct{}{}}
+	return &writer{store: store, done: map[blobref.Ref]int{}}
 }
 
 // put takes data, which is the writer's from then on.
 func (w *writer) put(ctx context.Context, data []byte) (blobref.Ref, error) {
 	ref := blobref.Of(data)
-	if _, done := w.done[ref]; done {
+	state, done := w.done[ref]
+	if done && state == w.state {
 		return ref, nil
 	}
-	w.done[ref] = struct{}{}
-	w.batch = append(w.batch, blob{ref, data})
+	w.done[ref] = w.state
+	w.batch = append(w.batch, blob{ref: ref, data: data, old: done})
 	if w.bytes += len(data); len(w.batch) >= batchBlobs || w.bytes >= batchBytes {
 		return ref, w.flush(ctx)
 	}
 	return ref, nil
 }
 
-// has reports whether the blob was stored by this writer.
+// has reports whether the blob was stored for this state.
 func (w *writer) has(ref blobref.Ref) bool {
-	_, done := w.done[ref]
-	return done
+	state, done := w.done[ref]
+	return done && state == w.state
 }
 
 // flush hands what put has taken to the store, which works on it while the next batch is
@@ -96,9 +100,10 @@ func (w *writer) wait() error {
 		w.forget(batch)
 		return err
 	}
-	w.count += len(batch)
 	for _, b := range batch {
-		w.total += int64(len(b.data))
+		if !b.had {
+			w.count, w.total = w.count+1, w.total+int64(len(b.data))
+		}
 	}
 	return nil
 }
@@ -113,6 +118,12 @@ func (w *writer) forget(batch []blob) {
 func (w *writer) storeBatch(ctx context.Context, batch []blob) error {
 	errs := make([]error, len(batch))
 	parallel(min(writeParallel, (len(batch)+7)/8), len(batch), func(i int) {
+		if batch[i].old {
+			if _, err := blobstore.Stat(ctx, w.store, batch[i].ref); err == nil {
+				batch[i].had = true
+				return
+			}
+		}
 		if err := w.store.Set(ctx, batch[i].ref, batch[i].data); err != nil {
 			errs[i] = fmt.Errorf("storing blob %s: %w", batch[i].ref.Hex(), err)
 		}
