@@ -350,8 +350,13 @@ func (q *queue) deleted(f *flight) bool {
 func (q *queue) wait() *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := &waiter{left: make(map[blobref.Ref]struct{}, len(q.pending)), done: make(chan struct{})}
-	for ref, e := range q.pending {
+	return q.waiter(q.pending)
+}
+
+// waiter is called with q.mu held.
+func (q *queue) waiter(entries map[blobref.Ref]*entry) *waiter {
+	w := &waiter{left: make(map[blobref.Ref]struct{}, len(entries)), done: make(chan struct{})}
+	for ref, e := range entries {
 		if e.parked == nil {
 			w.left[ref] = struct{}{}
 		} else {

@@ -25,7 +25,8 @@
 // Get, Open and GetRange read the local store. What that has not, or has damaged, is
 // fetched from the remote, once for all who wait, verified, and kept with SetLocal. A
 // GetRange of an absent blob fetches all of it. SetLocal stays here: its blob is not
-// queued, until it is Set.
+// queued, until it is Set. In mode Opaque, where it may have other bytes than those that
+// are queued, it waits until these have arrived.
 //
 // Delete removes a blob from the queue, from the remote and from the local store, in
 // this order, and fails when one of them cannot. Stat asks the local store, then the
@@ -231,15 +232,6 @@ func (s *Store) change(ctx context.Context, ref blobref.Ref, do func() error) er
 	defer unlock()
 	defer s.fetchs.outdate(ref) // also what began to be fetched since
 	return do()
-}
-
-// SetLocal stores the blob here. The remote never hears of it, unless it is queued
-// already or Set later.
-func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("storing %s: %w", ref, err)
-	}
-	return s.change(ctx, ref, func() error { return s.local.SetLocal(ctx, ref, data) })
 }
 
 // enqueue writes down that the blob, which is in the local store, has to go.
