@@ -183,3 +183,25 @@ func TestACopyOfAnEncryptedStoreWithoutItsDotfileIsKnownByItsMarkerBlobs(t *test
 		t.Errorf("Get of a blob with that name: %v", err)
 	}
 }
+
+func TestPlaintextIsNotPutBesideWhatMayBeCiphertext(t *testing.T) {
+	dir, file := foreign(t, []byte("plain"), []byte("ciphertext"))
+	s := open(t, dir, localdir.Options{Adopt: true})
+	large := bytes.Repeat([]byte("x"), 1<<20)
+	if err := s.Set(t.Context(), blobName, blobData); !errors.Is(err, blobstore.ErrMode) || !strings.Contains(err.Error(), "ciphertext") {
+		t.Errorf("Set = %v; want ErrMode and what it may be", err)
+	}
+	if _, _, err := s.Put(t.Context(), bytes.NewReader(large)); !errors.Is(err, blobstore.ErrMode) {
+		t.Errorf("Put of a stream = %v; want ErrMode", err)
+	}
+	if got := names(t, dir); len(got) != 1 {
+		t.Errorf("the directory holds %q", got)
+	}
+	// One blob that hashes to its name says that they do.
+	if err := os.WriteFile(file, []byte("plain"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Set(t.Context(), blobName, blobData); err != nil {
+		t.Errorf("Set beside a verified blob: %v", err)
+	}
+}

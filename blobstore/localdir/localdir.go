@@ -100,7 +100,8 @@ type Options struct {
 	// has one in which nothing says that it is opaque: the bytes of some of its blobs
 	// are looked at, and none of them may hash to its name. Mode Verified moves and
 	// replaces nothing there that does not hash to its name, unless the directory is
-	// marked as ours; one that is empty is marked before its first blob.
+	// marked as ours, and stores nothing there when none of the blobs that it looks at
+	// hashes to its name. One that is empty is marked before its first blob.
 	Adopt bool
 
 	// FS is the file system; nil means durable.OS. Tests inject faults here.

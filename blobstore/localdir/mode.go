@@ -122,7 +122,31 @@ const (
 // those of a verified store do. What is no blob does not count: another program may have
 // files of its own there.
 func (s *Store) adopt(entries []fs.DirEntry) error {
-	looked := 0
+	if name, _ := s.sample(entries); name != "" {
+		return fmt.Errorf("%w: it is in use, but not for opaque blobs (%s hashes to its name); give them an empty directory", blobstore.ErrMode, name)
+	}
+	return nil
+}
+
+// join refuses to store verified blobs in a directory of another program none of whose
+// blobs hashes to its name, as ciphertext does not: it could not be opened as such then.
+func (s *Store) join() error {
+	if ours, err := s.ours(); ours || err != nil {
+		return err
+	}
+	entries, err := s.fsys.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	if name, looked := s.sample(entries); name == "" && looked > 0 {
+		return fmt.Errorf("writing to blob directory %s: %w: another program made it, and no blob in it hashes to its name: they may be ciphertext (then open it with ?encrypted=passphrase-file:FILE)", s.dir, blobstore.ErrMode)
+	}
+	return nil
+}
+
+// sample looks at the bytes of some blobs. It returns the name of the first that hashes to
+// it, else "", and how many it looked at.
+func (s *Store) sample(entries []fs.DirEntry) (name string, looked int) {
 	for _, e := range entries {
 		ref, err := blobref.ParseHex(e.Name())
 		if err != nil || !e.Type().IsRegular() {
@@ -133,13 +157,13 @@ func (s *Store) adopt(entries []fs.DirEntry) error {
 			continue // too long to tell, or gone
 		}
 		if ref.Verify(data) {
-			return fmt.Errorf("%w: it is in use, but not for opaque blobs (%s hashes to its name); give them an empty directory", blobstore.ErrMode, e.Name())
+			return e.Name(), looked
 		}
 		if looked++; looked == adoptBlobs {
 			break
 		}
 	}
-	return nil
+	return "", looked
 }
 
 // prepare makes the directory, and its marker, before the first write.
@@ -173,8 +197,10 @@ func (s *Store) mark() error {
 		if !s.opts.Adopt {
 			return nil
 		}
-		if empty, err := s.empty(); err != nil || !empty {
+		if empty, err := s.empty(); err != nil {
 			return err
+		} else if !empty {
+			return s.join()
 		}
 		name, text = ourMark, "agentrun made this directory: what does not hash to its name here is damage.\n"
 	}
