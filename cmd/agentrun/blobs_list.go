@@ -19,9 +19,9 @@ func (b *blobsCommand) newList() *cobra.Command {
 		Use:   "ls",
 		Short: "List the blobs of a store",
 		Long: `ls lists references, sizes (as the store keeps them) and the times at which
-blobs were stored, in no promised order. A peer (kv:) cannot list. Where a remote
-(remote=) cannot be listed, the blobs that are here are, and why is told on
-standard error.
+blobs were stored, in no promised order. A peer (kv:) cannot list. Where a
+remote (remote=) cannot be listed, the blobs that are here are, and why is told
+on standard error.
 
 With --json it is one object a line: ref, bytes, time (null where it is not
 known); of a blob that cannot be looked at ref and error; and in the end

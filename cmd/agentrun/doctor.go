@@ -45,9 +45,10 @@ func newDoctorCommand(env *environment) *cobra.Command {
 and the blobs they cite, and says what is wrong: where, since when where that is
 known, what is lost and what is not, and what repair does. With --all it is
 every session, artifact and blob of the home, and sessions that were opened
-elsewhere; of every known home unless --home or AGENTRUN_HOME names one. Both look at the
-checkpoints of the home (agentrun state checkpoints), too. With FILE it reads that log, also one of pi, oh-my-pi, Claude Code or Codex; the last
-two are only read, never changed.
+elsewhere; of every known home unless --home or AGENTRUN_HOME names one. Both
+look at the checkpoints of the home (agentrun state checkpoints), too. With FILE
+it reads that log, also one of pi, oh-my-pi, Claude Code or Codex; the last two
+are only read, never changed.
 
 Nothing is changed without --repair. A repair writes a new file beside the log,
 loads it to verify it, keeps the damaged bytes in <session>.damaged, and swaps
