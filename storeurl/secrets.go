@@ -1,7 +1,6 @@
 package storeurl
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -24,26 +23,14 @@ func (o Options) token(u URL) (string, error) {
 	if o.Token != nil {
 		return o.Token(u.Kind, u.Place)
 	}
+	lookup := o.Lookup
+	if lookup == nil {
+		lookup = os.LookupEnv
+	}
 	if u.Kind == KV {
-		return checked(kvhttp.TokenEnv, o.variable(kvhttp.TokenEnv))
+		return kvhttp.TokenFrom(lookup)
 	}
-	if token := o.variable(httpstore.TokenEnv); token != "" {
-		return checked(httpstore.TokenEnv, token)
-	}
-	if name := o.variable(httpstore.TokenFileEnv); name != "" {
-		return httpstore.TokenFromFile(name)
-	}
-	return "", nil
-}
-
-// checked refuses a token that cannot stand in a header, without showing it.
-func checked(name, token string) (string, error) {
-	for _, c := range []byte(token) {
-		if c <= ' ' || c > '~' {
-			return "", fmt.Errorf("the token in %s has a character that cannot be sent: it has to be one word of ASCII", name)
-		}
-	}
-	return token, nil
+	return httpstore.TokenFrom(lookup)
 }
 
 // credentials are those that variables say, nil where they say none: the usual files have them then.

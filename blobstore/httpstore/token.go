@@ -20,11 +20,19 @@ const maxToken = 8 << 10
 
 // TokenFromEnv returns the bearer token of the environment, or of the file that it
 // names; "" where there is none.
-func TokenFromEnv() (string, error) {
-	if token := os.Getenv(TokenEnv); token != "" {
+func TokenFromEnv() (string, error) { return TokenFrom(os.LookupEnv) }
+
+// TokenFrom is TokenFromEnv for an environment that lookup knows.
+func TokenFrom(lookup func(name string) (string, bool)) (string, error) {
+	if token, _ := lookup(TokenEnv); token != "" {
+		for _, c := range []byte(token) {
+			if c <= ' ' || c > '~' {
+				return "", fmt.Errorf("the token in %s has a character that cannot be sent: it has to be one word of ASCII", TokenEnv)
+			}
+		}
 		return token, nil
 	}
-	if name := os.Getenv(TokenFileEnv); name != "" {
+	if name, _ := lookup(TokenFileEnv); name != "" {
 		return TokenFromFile(name)
 	}
 	return "", nil

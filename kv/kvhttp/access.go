@@ -33,8 +33,11 @@ func TokenFromFile(path string) (string, error) {
 }
 
 // TokenFromEnv reads a bearer token from the environment; empty when there is none.
-func TokenFromEnv() (string, error) {
-	token := os.Getenv(TokenEnv)
+func TokenFromEnv() (string, error) { return TokenFrom(os.LookupEnv) }
+
+// TokenFrom is TokenFromEnv for an environment that lookup knows.
+func TokenFrom(lookup func(name string) (string, bool)) (string, error) {
+	token, _ := lookup(TokenEnv)
 	if token == "" {
 		return "", nil
 	}
