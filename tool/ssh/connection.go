@@ -221,6 +221,16 @@ func (w *way) connect(ctx context.Context, persist time.Duration) error {
 	return nil
 }
 
+// ask has the host begin and end a session on the connection that there is, and waits for that. Whether it could is no
+// matter: nothing else is known then.
+func (w *way) ask(ctx context.Context, log *os.File) {
+	argv := append(w.argv(log, "ControlMaster=no"), "exit")
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(withhold.Environ(), environment...)
+	cmd.Dir = "/"
+	_ = cmd.Run()
+}
+
 // environment is what ssh gets besides that of this process: it opens no window to ask for a password.
 var environment = []string{"SSH_ASKPASS_REQUIRE=never"}
 

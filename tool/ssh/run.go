@@ -17,7 +17,7 @@ const (
 	untilTerm = 2 * time.Second        // from SIGINT to SIGTERM
 	untilKill = 2 * time.Second        // from SIGTERM to SIGKILL
 	untilGone = 10 * time.Second       // from SIGKILL until nothing more is expected of the host
-	untilHeld = 250 * time.Millisecond // from the end of a script until who holds its output is not waited for
+	untilHeld = 250 * time.Millisecond // from the end of a script until the host is asked something else, and from its answer until who holds the output is not waited for
 )
 
 // run is one script on its way.
@@ -173,7 +173,7 @@ func (x *run) talk(w *way, lines func(nonce string) []byte) error {
 		defer close(sent)
 		_, _ = x.orders.Write(lines(nonce)) // that it failed is seen by what does not come
 	}()
-	x.follow(sent)
+	x.follow(w, sent)
 	<-x.done
 	orders.Close()
 	<-sent
@@ -194,7 +194,7 @@ func (x *run) stream(nonce string, apart bool) *stream {
 }
 
 // follow waits for the end of the script, or ends it.
-func (x *run) follow(sent <-chan struct{}) {
+func (x *run) follow(w *way, sent <-chan struct{}) {
 	over := make(chan struct{})
 	stop := make(chan struct{})
 	defer close(stop)
@@ -211,21 +211,48 @@ func (x *run) follow(sent <-chan struct{}) {
 		}
 	}()
 	if x.await(over) {
-		x.release()
+		x.release(w)
 		return
 	}
 	x.end(sent)
 }
 
-// release lets go of a client whose script has ended.
-func (x *run) release() {
-	t := time.NewTimer(untilHeld)
+// release lets go of a client whose script has ended. It ends by itself as soon as the host has seen that nobody holds
+// the output. How long that takes is the load's to say, so the host is asked to do something else meanwhile: once it has,
+// somebody holds the output.
+func (x *run) release(w *way) {
+	if x.within(untilHeld) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, untilGone)
+	defer cancel()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		w.ask(ctx, x.log)
+	}()
+	select {
+	case <-x.done:
+	case <-x.s.Kill:
+	case <-asked:
+	}
+	cancel()
+	<-asked
+	if !x.within(untilHeld) {
+		x.exit.HeldOpen = true
+		close(x.kill)
+	}
+}
+
+// within reports whether the client ends in a while.
+func (x *run) within(d time.Duration) bool {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-x.done:
+		return true
 	case <-t.C:
-		x.exit.HeldOpen = true
-		close(x.kill)
+		return is(x.done)
 	}
 }
 
