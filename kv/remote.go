@@ -2,6 +2,7 @@ package kv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -278,7 +279,11 @@ func (r *Remote) set(ctx context.Context, ref blobref.Ref, data []byte) error {
 		return fmt.Errorf("storing %s: waiting for other blobs to be stored: %w", ref, err)
 	}
 	defer r.bytes.Release(int64(len(data)))
-	if _, err := r.ask(ctx, set, ref, data); err != nil {
+	_, err := r.ask(ctx, set, ref, data)
+	if r.opts.Mode == blobstore.Opaque && errors.Is(err, blobstore.ErrMismatch) {
+		err = fmt.Errorf("%w: the other side takes only what hashes to its id, as ciphertext does not; have it serve an opaque store, as kv serve --opaque does: %w", blobstore.ErrMode, err)
+	}
+	if err != nil {
 		return fmt.Errorf("storing %s: %w", ref, err)
 	}
 	return nil

@@ -35,6 +35,11 @@ type Options struct {
 	// process.
 	Sync bool
 
+	// Opaque opens a store as one whose ids are no hashes of what it holds, for
+	// somebody else who encrypts: a peer that it is served to. It excludes encrypted=
+	// in the URL.
+	Opaque bool
+
 	// TLS configures TLS: client certificates, authorities of one's own. nil is
 	// the system's.
 	TLS *tls.Config
@@ -115,8 +120,11 @@ func (u URL) Open(ctx context.Context, o Options) (_ *Stack, err error) {
 			err = fmt.Errorf("opening store %s: %w", u, err)
 		}
 	}()
+	if o.Opaque && (u.PassphraseFile != "" || u.Remote != nil && u.Remote.PassphraseFile != "") {
+		return nil, fmt.Errorf("%w: its user encrypts, and so would this side", blobstore.ErrMode)
+	}
 	below := blobstore.Verified
-	if u.PassphraseFile != "" {
+	if u.PassphraseFile != "" || o.Opaque {
 		below = blobstore.Opaque
 	}
 	if s.Base, err = s.base(ctx, u, below, o); err != nil {

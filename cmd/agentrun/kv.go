@@ -41,7 +41,7 @@ or over the standard input and output. A blob has ` + quantity.Size(kv.DefaultMa
 type kvServe struct {
 	*environment
 	listen                    string
-	stdio                     bool
+	stdio, opaque             bool
 	tokenFile                 string
 	certFile, keyFile, caFile string
 }
@@ -59,10 +59,15 @@ Without TLS it listens on this machine only. Beyond it --cert and --cert-key are
 needed, and --token-file or --client-ca: a token that clients bring, in the
 variable AGENTRUN_KV_TOKEN for example, or who signs their certificates.
 
+With --opaque it serves ciphertext: what clients store under encrypted= of their
+--store, and nobody here can read or check. The store has to be named, and to be
+empty, or one of encrypted blobs.
+
 With --stdio it serves the process at the other end of its standard input and
 output, and prints no address.`,
 		Example: `  agentrun kv serve --listen 127.0.0.1:0
-  agentrun kv serve --listen :4711 --cert c.pem --cert-key k.pem --token-file t`,
+  agentrun kv serve --listen :4711 --cert c.pem --cert-key k.pem --token-file t
+  agentrun kv serve --opaque --store dir:sealed`,
 		Args: positional(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := cmd.Flags().GetString("store")
@@ -70,13 +75,14 @@ output, and prints no address.`,
 				return err
 			}
 			return x.interruptible(cmd.Context(), func(ctx context.Context) error {
-				return x.run(ctx, storeFlag{url: store, given: cmd.Flags().Changed("store"), makes: true})
+				return x.run(ctx, storeFlag{url: store, given: cmd.Flags().Changed("store"), makes: true, opaque: x.opaque})
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&x.listen, "listen", "127.0.0.1:0", "the `ADDRESS` to listen on, port 0 for any that is free")
 	f.BoolVar(&x.stdio, "stdio", false, "serve the standard input and output")
+	f.BoolVar(&x.opaque, "opaque", false, "serve a store of what clients encrypt")
 	f.StringVar(&x.tokenFile, "token-file", "", "ask for the token that is in `FILE`")
 	f.StringVar(&x.certFile, "cert", "", "the certificate of this server, a PEM `FILE`")
 	f.StringVar(&x.keyFile, "cert-key", "", "the key of the certificate, a PEM `FILE`")
@@ -85,6 +91,9 @@ output, and prints no address.`,
 }
 
 func (x *kvServe) run(ctx context.Context, flag storeFlag) (err error) {
+	if x.opaque && !flag.given {
+		return usagef("the home has verified blobs: name a store for opaque ones with --store")
+	}
 	o, err := x.options()
 	if err != nil {
 		return err

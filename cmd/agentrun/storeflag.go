@@ -19,10 +19,11 @@ import (
 
 // storeFlag is --store: a store of blobs in the place of that of the home.
 type storeFlag struct {
-	url   string
-	given bool            // also as ""
-	makes bool            // what is not there is made
-	stack *storeurl.Stack // once it is open
+	url    string
+	given  bool            // also as ""
+	makes  bool            // what is not there is made
+	opaque bool            // whoever uses the store encrypts
+	stack  *storeurl.Stack // once it is open
 }
 
 func (f *storeFlag) addTo(cmd *cobra.Command) {
@@ -48,10 +49,15 @@ func (f *storeFlag) openStack(ctx context.Context, e *environment) (*storeurl.St
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
+	if f.opaque && (u.PassphraseFile != "" || u.Remote != nil && u.Remote.PassphraseFile != "") {
+		return nil, usagef("an opaque store is encrypted by those who are served: leave --opaque out, or encrypted=")
+	}
 	if !f.makes && u.Missing() && u.Remote == nil {
 		return nil, fmt.Errorf("there is nothing at %s: is its disk mounted, and the path right?", u)
 	}
-	f.stack, err = u.Open(ctx, e.storeOptions())
+	o := e.storeOptions()
+	o.Opaque = f.opaque
+	f.stack, err = u.Open(ctx, o)
 	return f.stack, err
 }
 
