@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
 
@@ -58,8 +59,12 @@ func Import(ctx context.Context, m *session.Manager, s *State, o ImportOptions) 
 	if s, err = s.Upgrade(ctx); err != nil {
 		return Imported{}, err
 	}
-	in := &importer{m: m, o: o, names: map[string]bool{}}
-	log := stream(ctx, s, RestoreOptions{ID: id.String(), CWD: o.CWD})
+	here, err := os.Getwd()
+	if err != nil {
+		return Imported{}, fmt.Errorf("finding the working directory: %w", err)
+	}
+	in := &importer{m: m, o: o, here: here, names: map[string]bool{}}
+	log := stream(ctx, s, RestoreOptions{ID: id.String(), CWD: o.CWD, header: true, here: in.here})
 	defer log.stop()
 	head := make([]byte, session.MaxHeadBytes)
 	n, err := io.ReadFull(log, head)
@@ -104,6 +109,7 @@ type importer struct {
 	m     *session.Manager
 	im    *session.Import
 	o     ImportOptions
+	here  string
 	out   Imported
 	names map[string]bool // of files that are there
 	cited []blobref.Ref
@@ -237,7 +243,7 @@ func (in *importer) subagents(ctx context.Context, s *State, parent, root string
 		if err != nil {
 			return fmt.Errorf("subagent %.200q: %w", sub.ID, err)
 		}
-		o := RestoreOptions{ID: id.String(), CWD: in.o.CWD, Parent: root, subagent: &keptSubagent{sub.ID, said}}
+		o := RestoreOptions{ID: id.String(), CWD: in.o.CWD, Parent: root, header: true, here: in.here, subagent: &keptSubagent{sub.ID, said}}
 		if err := in.subagent(ctx, sub, file, o); err != nil {
 			return err
 		}

@@ -37,6 +37,9 @@ func (k *knownLog) write(ctx context.Context, w io.Writer, parse *log) error {
 	if err := k.readHead(ctx); err != nil {
 		return err
 	}
+	if err := k.addHeader(ctx, w, parse); err != nil {
+		return err
+	}
 	if len(k.head) > 0 {
 		if err := k.put(ctx, w, k.head, parse); err != nil {
 			return err
@@ -121,6 +124,37 @@ func (k *knownLog) readHead(ctx context.Context) error {
 	}
 	k.head = head
 	return nil
+}
+
+// addHeader writes a header before a head that has none, where one was asked for.
+func (k *knownLog) addHeader(ctx context.Context, w io.Writer, parse *log) error {
+	if !k.o.header || hasHeader(k.head) {
+		return nil
+	}
+	own := k.head
+	defer func() { k.head = own }()
+	if err := k.makeHead(); err != nil {
+		return err
+	}
+	k.r.HeaderMade = true
+	if err := k.put(ctx, w, k.head, parse); err != nil {
+		return err
+	}
+	if parse != nil {
+		parse.inHead = true // what stands before the first entry is no part of the body
+	}
+	return nil
+}
+
+// hasHeader reports whether a header stands in what is before the first entry of a log.
+func hasHeader(head []byte) bool {
+	l := newLog()
+	for line := range bytes.Lines(head) {
+		if l.scan(line); !l.inHead {
+			return true // nothing else ends a head
+		}
+	}
+	return false
 }
 
 func (k *knownLog) makeHead() error {

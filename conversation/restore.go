@@ -28,12 +28,17 @@ type RestoreOptions struct {
 	Parent string
 
 	subagent *keptSubagent
+	// header gives a log a header that had none when it was projected, and is no session so.
+	header bool
+	here   string // the working directory where nothing else tells, "" for none
 }
 
 // Restored says what a log was made of.
 type Restored struct {
 	// Exact is set when the log is the one that was projected, to the byte.
 	Exact bool
+	// HeaderMade is set when the log had no header and was given one.
+	HeaderMade bool
 	// Known and Converted are turns that came from their lines, and that were made of
 	// the state, because another program has made or changed them.
 	Known, Converted int
@@ -89,7 +94,7 @@ func (s *State) WriteLog(ctx context.Context, w io.Writer, o RestoreOptions) (r 
 	if err := known.write(ctx, w, nil); err != nil {
 		return r, err
 	}
-	r.Exact, r.Known = len(r.Holes) == 0, s.Len()
+	r.Exact, r.Known = len(r.Holes) == 0 && !r.HeaderMade, s.Len()
 	if len(known.lost) > 0 {
 		return r, s.mend(ctx, w, known)
 	}
@@ -458,6 +463,9 @@ func (s *State) header(out *lineWriter, o RestoreOptions) error {
 		if path := uriPath(uri); path != "" && o.CWD == "" {
 			cwd = path
 		}
+	}
+	if cwd == "" {
+		cwd = o.here
 	}
 	line := ecmajson.AppendString([]byte(`{"type":"session","version":3,"id":`), id)
 	line = append(line, `,"timestamp":"`...)

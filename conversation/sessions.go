@@ -114,6 +114,11 @@ func (p *SessionProjector) beside(ctx context.Context) (holes []*Hole, err error
 	if strings.TrimSuffix(p.s.Path(), logExt) != dir && session.ArtifactsPath(p.s.Path()) != dir {
 		return nil, nil // a subagent itself: the directory is that of its root
 	}
+	return p.besideIn(ctx, dir)
+}
+
+// besideIn projects what is in an artifact directory.
+func (p *SessionProjector) besideIn(ctx context.Context, dir string) (holes []*Hole, err error) {
 	pieces, left, err := artifacts.Open(dir, artifacts.Options{}).Pieces(ctx)
 	if err != nil {
 		return nil, err

@@ -51,6 +51,9 @@ the message alone the blobs are a field that they do not know.
 
 With --store the blobs go to that store, and the file has the state alone.
 
+A log that has lost its header, given as a path, is no session to other commands
+before agentrun doctor --repair; its state can be written all the same.
+
 With --json it prints the state as canonical JSON; a FILE called *.json gets
 that, too. It is to be read: it has no blobs, and cannot be imported.`,
 		Example: `  agentrun state export -o work.binpb
@@ -82,19 +85,26 @@ func (x *stateExport) run(ctx context.Context, arg string) (err error) {
 			return err
 		}
 	}
-	m, s, err := x.view(ctx, arg)
+	m, err := x.manager()
 	if err != nil {
 		return err
 	}
-	defer func() { err = closeSession(s, err) }()
+	from, err := x.stateSource(ctx, m, arg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = from.close(err) }()
 	store, done, err := x.exportStore(ctx, m)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	p, err := conversation.NewSessionProjector(m, s, store).Project(ctx)
+	p, err := from.project(ctx, store)
 	if err != nil {
 		return err
+	}
+	if from.headless != "" {
+		x.remark("%s has no session header: the state has its entries; what is made of it gets a header, with a new id", from.headless)
 	}
 	if _, err := x.settle(ctx, store, x.store.stack); err != nil {
 		return err
@@ -106,7 +116,7 @@ func (x *stateExport) run(ctx context.Context, arg string) (err error) {
 		}
 	}
 	if !x.json {
-		x.remark("%s: the state of session %s, %s", x.out.name, s.ID(), count(int64(p.Turns), "turn", "turns"))
+		x.remark("%s: the state of %s, %s", x.out.name, from.name(), count(int64(p.Turns), "turn", "turns"))
 		return nil
 	}
 	text, err := conversation.JSON(p.State)
@@ -271,6 +281,9 @@ func (e *environment) importState(ctx context.Context, m *session.Manager, store
 		return err
 	}
 	e.tellHoles(made.Holes)
+	if made.HeaderMade {
+		e.remark("its log had no header: it has one now, with a new id and the working directory %s", oneLine(made.CWD))
+	}
 	if e.json {
 		return printJSON(e.stdout, struct {
 			Session string `json:"session"`
@@ -281,6 +294,8 @@ func (e *environment) importState(ctx context.Context, m *session.Manager, store
 	switch {
 	case len(made.Holes) > 0:
 		how = "what is not in it is lacking"
+	case made.HeaderMade && made.Converted == 0:
+		how = "its entries are as they were, to the byte"
 	case made.Exact:
 		how = "its entries are as they were, to the byte"
 	}
