@@ -18,6 +18,7 @@
 //     all of its pieces as one text; then the run has failed. A call whose arguments were cut is not made, which the model is told.
 //   - Where the session replaces secrets, the model, events and the Outcome have what the log has. A call is made with what the
 //     model said; one that has to be made again from a log that lacks it is told as interrupted.
+//   - Limits hold for the work that a prompt begins: what a run has spent counts when it goes on after a crash, a cancel or a limit.
 //   - Building the context of a request costs what was appended since the last one, however long the session is.
 //
 // # Events
@@ -75,6 +76,9 @@ type Options struct {
 	Limits Limits
 	// Budget is shared with others: what the run spends counts there too, and it ends when that is spent. nil is for none.
 	Budget *Budget
+	// Below is asked when Resume goes on with a run that began at since: what its subagents have spent from then on, at any depth, and
+	// how many were started. It is counted in Budget, as what the run itself has spent is. nil has no subagents.
+	Below func(ctx context.Context, since time.Time) (spent Spent, started int, err error)
 
 	// Rules decide on calls, the strictest one counting. nil allows every call; an empty slice, as a list that lacks
 	// what it should have, none.

@@ -8,13 +8,14 @@ import (
 	"github.com/agentrun/agentrun/session/entry"
 )
 
-// Limits end a run. 0 is no limit.
+// Limits end a run. 0 is no limit. They are those of the work that a prompt begins: a run that was killed, cancelled or came to a limit
+// goes on with what is left of them when it is resumed.
 type Limits struct {
 	Requests int           `json:"requests,omitempty"` // to the model, those that failed included
 	Tokens   int64         `json:"tokens,omitempty"`   // of input, cached or not, and of output
 	Cost     float64       `json:"cost,omitempty"`     // US dollars; models of unknown prices cost nothing
 	Agents   int           `json:"agents,omitempty"`   // subagents that are started, at any depth
-	Time     time.Duration `json:"time,omitempty"`     // by the wall clock, from the beginning of the run
+	Time     time.Duration `json:"time,omitempty"`     // by the wall clock, while the run goes on
 }
 
 // Budget is what a tree of runs may spend together. It is safe for concurrent use.
@@ -40,13 +41,19 @@ func NewBudget(parent *Budget, limits Limits) *Budget {
 	return &Budget{Parent: parent, limits: limits}
 }
 
+// Carry counts what was spent of it before, by a run that goes on, and how many subagents were started. It does not count above it,
+// where whoever drives the root carries what was spent by all.
+func (b *Budget) Carry(s Spent, agents int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spent, b.agents = b.spent.plus(s), b.agents+agents
+}
+
 // Spend counts a request.
 func (b *Budget) Spend(u entry.Usage) {
 	for ; b != nil; b = b.Parent {
 		b.mu.Lock()
-		b.spent.Requests++
-		b.spent.Tokens += tokensOf(u)
-		b.spent.Cost += u.Cost.Total
+		b.spent = b.spent.plus(spentOn(u))
 		b.mu.Unlock()
 	}
 }

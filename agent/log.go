@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -36,6 +37,7 @@ type Start struct {
 	Seal     string          `json:"seal,omitempty"`    // what Options.Seal returned for Run
 	Answers  int             `json:"answers"`           // of models, in the log before this entry
 	Resumes  string          `json:"resumes,omitempty"` // the run that it goes on with
+	Before   *Before         `json:"before,omitempty"`  // what that has spent of the same limits; nil where they count anew
 	// Said are the entries before this one that say something and were not taken up, as far as the log was read: up to the entry
 	// Read. Others may have said something between that and this entry. "" is a log without entries, nil one that an older agentrun
 	// wrote.
@@ -109,6 +111,10 @@ type past struct {
 	end     *End
 	queued  []queued // said and not taken up, in their order
 	read    string   // the last entry, "" if there was none
+
+	began  time.Time // the last run
+	spent  Spent     // by it, as its entries tell
+	worked time.Time // when it did something last, zero if it did nothing
 }
 
 // queued is an entry that says something.
@@ -183,8 +189,8 @@ func readPast(ctx context.Context, s *session.Session, id string) (past, error) 
 		if said := saidOf(e); said != "" {
 			taken[said] = true
 		}
-		if p.start == nil && countsAsAnswer(e) {
-			p.answers++
+		if p.start == nil {
+			p.note(e)
 		}
 		custom, ok := e.Custom()
 		if !ok {
@@ -211,7 +217,7 @@ func readPast(ctx context.Context, s *session.Session, id string) (past, error) 
 				unread = false
 				break
 			}
-			p.start, unread = &start, start.Read != nil
+			p.start, p.began, unread = &start, e.Time(), start.Read != nil
 			p.answers += start.Answers
 			for _, said := range start.Said {
 				open[said] = !taken[said]
@@ -226,21 +232,10 @@ func readPast(ctx context.Context, s *session.Session, id string) (past, error) 
 	return p, nil
 }
 
-// countsAsAnswer reports whether an entry is an answer of a model, by which a script is played. One that failed or was
+// counts reports whether an answer of a model that ended so is one by which a script is played. One that failed or was
 // cut short is asked for again.
-func countsAsAnswer(e entry.Entry) bool {
-	if e.Type() != entry.TypeMessage || e.Role() != entry.RoleAssistant {
-		return false
-	}
-	var m struct {
-		Message struct {
-			StopReason string `json:"stopReason"`
-		} `json:"message"`
-	}
-	if e.Decode(&m) != nil {
-		return false
-	}
-	return m.Message.StopReason != entry.StopAborted && m.Message.StopReason != entry.StopError
+func counts(stopReason string) bool {
+	return stopReason != entry.StopAborted && stopReason != entry.StopError
 }
 
 // saidOf returns the entry that a message takes up, "" if it is of another kind.

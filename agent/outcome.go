@@ -26,7 +26,8 @@ type Outcome struct {
 	Reason  string        `json:"reason,omitempty"` // a sentence, for every status but completed
 	Text    string        `json:"text"`             // the last answer
 	Entry   string        `json:"entry,omitempty"`  // of the last answer
-	Spent   Spent         `json:"spent"`            // by this run, subagents aside
+	Spent   Spent         `json:"spent"`            // by this run and those before it that were killed and that it goes on with, subagents aside
+	Total   Spent         `json:"total"`            // by the agent since its prompt, which is what limits bound
 	Calls   int           `json:"calls"`            // that got a result in this run
 	Usage   entry.Usage   `json:"usage"`
 	Took    time.Duration `json:"-"`

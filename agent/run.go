@@ -29,6 +29,7 @@ type run struct {
 	refusals int // answers in a row of which every call was refused
 	answers  int // of models in the log, those that failed or were aborted aside
 	spent    *Budget
+	before   Before          // what was spent of its limits, zero where they count anew
 	queued   []queued        // said, and not taken up yet
 	heardOf  map[string]bool // the entries that were queued
 	outcome  Outcome
@@ -63,6 +64,11 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 	}
 	if prompt == nil && r.past.start != nil {
 		start.Resumes = r.past.start.Run
+		if start.Before = r.past.before(); start.Before != nil {
+			if err := r.countOn(ctx, *start.Before); err != nil {
+				return fmt.Errorf("going on with a run: %w", err)
+			}
+		}
 	}
 	for _, q := range r.past.queued {
 		start.Said = append(start.Said, q.entry)
@@ -94,6 +100,21 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 	return nil
 }
 
+// countOn has what was spent of the limits before count as this run's, and that of its subagents as their budget's.
+func (r *run) countOn(ctx context.Context, before Before) error {
+	r.before = before
+	r.spent.Carry(before.Spent, 0)
+	if r.Budget == nil {
+		return nil
+	}
+	below, agents, err := Spent{}, 0, error(nil)
+	if r.Below != nil {
+		below, agents, err = r.Below(ctx, before.Since)
+	}
+	r.Budget.Carry(before.Spent.plus(below), agents)
+	return err
+}
+
 // settings is what the first run of a session was set up with.
 func (r *run) settings(prompt *entry.Content) []entry.Body {
 	init := entry.SessionInit{SystemPrompt: r.System, Agent: r.ID, ResolvedModel: r.Model.Info().Name()}
@@ -114,7 +135,7 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 	inner := ctx
 	if r.Limits.Time > 0 {
 		var cancel context.CancelFunc
-		inner, cancel = context.WithTimeoutCause(ctx, r.Limits.Time, errTimeUp)
+		inner, cancel = context.WithTimeoutCause(ctx, r.Limits.Time-time.Duration(r.before.TookMS)*time.Millisecond, errTimeUp)
 		defer cancel()
 	}
 	for _, t := range r.Tools.Tools() {
@@ -139,7 +160,8 @@ func (r *run) work(ctx context.Context) (Outcome, error) {
 		r.outcome.Status, r.outcome.Reason = FailedRun, err.Error()
 	}
 	r.outcome.Reason = cleared(r.Session.Redactor(), r.outcome.Reason)
-	r.outcome.Spent = r.spent.Spent()
+	r.outcome.Total = r.spent.Spent()
+	r.outcome.Spent = r.outcome.Total.less(r.before.Spent.less(r.before.Untold))
 	r.outcome.Took = r.Now().Sub(r.began)
 	data, jerr := json.Marshal(End{r.outcome, r.outcome.Took.Milliseconds()})
 	if jerr == nil {
@@ -180,6 +202,9 @@ func interrupted(ctx context.Context) *ending {
 
 // loop asks and calls until there is an ending.
 func (r *run) loop(ctx context.Context) error {
+	if ctx.Err() != nil { // before the calls that are open come to an end by that
+		return interrupted(ctx)
+	}
 	resumed, err := r.history.load(ctx)
 	if err == nil {
 		err = r.answerOpenCalls(ctx, resumed)

@@ -15,6 +15,7 @@ type family struct {
 	spawns []Spawn                // in their order
 	ends   map[string]End         // the last of each
 	spent  map[string]agent.Spent // by each in all of its runs that ended
+	all    []End                  // of all of these runs
 	late   []End                  // those that no call waits for, in their order
 	merged map[string]bool        // the patches that were merged, by artifact
 	told   map[told]bool          // the reports that were handed to the agent
@@ -69,6 +70,7 @@ func (f *family) note(c entry.Custom) {
 				f.ends[end.ID] = end
 			}
 			f.spend(end)
+			f.all = append(f.all, end)
 		}
 	case MergeType:
 		var m Merged

@@ -145,13 +145,14 @@ func liveSynced(ctx context.Context, home string, fsys durable.FS, durability se
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
-	root := tr.Root(nil)
+	r.budget = agent.NewBudget(nil, agent.Limits{Agents: 100})
+	root := tr.Root(r.budget)
 	defer root.Stop()
 	set, err := toolset.New(append(tools(notIdempotent), tr.Tool(root))...)
 	if err != nil {
 		return nil, agent.Outcome{}, err
 	}
-	o := agent.Options{Session: r.session, Model: r.model, Tools: set, Retries: fast, Artifacts: r.dir}
+	o := agent.Options{Session: r.session, Model: r.model, Tools: set, Retries: fast, Artifacts: r.dir, Budget: r.budget}
 	root.Attach(&o)
 	a, err := agent.New(o)
 	if err != nil {
@@ -215,8 +216,18 @@ func again(t *testing.T, home string, notIdempotent bool) *tree {
 	return r
 }
 
+// spentByAll is what the subagents have spent, as agentrun tasks tells it.
+func (r *tree) spentByAll(t *testing.T) (tokens int64) {
+	t.Helper()
+	for _, info := range must(task.List(t.Context(), r.Manager, r.session, agent.MainID)) {
+		tokens += info.Tokens
+	}
+	return tokens
+}
+
 func TestATreeThatIsKilledAtAnyChangeComesToTheSameEnd(t *testing.T) {
-	want := again(t, filepath.Join(t.TempDir(), "home"), false).state(t)
+	undisturbed := again(t, filepath.Join(t.TempDir(), "home"), false)
+	want := undisturbed.state(t)
 	kills := 0
 	for n := 1; ; n++ {
 		home := filepath.Join(t.TempDir(), "home")
@@ -227,6 +238,13 @@ func TestATreeThatIsKilledAtAnyChangeComesToTheSameEnd(t *testing.T) {
 		r := again(t, home, false)
 		if got := r.state(t); !slices.Equal(got, want) {
 			t.Fatalf("killed at change %d, the end is\n  %s\nand not\n  %s", n, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+		// What was spent before counts on, once. A run that was killed behind its end has nothing to count.
+		if got := r.budget.Spent(); got != undisturbed.budget.Spent() && got != (agent.Spent{}) {
+			t.Fatalf("killed at change %d, the tree has spent %+v, and %+v if it is not", n, got, undisturbed.budget.Spent())
+		}
+		if all := r.spentByAll(t); all != undisturbed.spentByAll(t) {
+			t.Fatalf("killed at change %d, the logs tell of %+v, and of %+v if it is not", n, all, undisturbed.spentByAll(t))
 		}
 	}
 	t.Logf("killed at %d changes", kills)

@@ -72,6 +72,7 @@ func (k *kin) ended(end End) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.family.ends[end.ID] = end
+	k.family.all = append(k.family.all, end)
 }
 
 // lastEnd is the last end of a subagent, zero if it has none.

@@ -180,7 +180,7 @@ func (t *Tree) withKin(p Parent) Parent {
 // Attach lets an agent take up what its subagents report that no call of it waits for: background ones, and those that
 // somebody said something to after their end. Behind the run of the agent comes [Parent.Stop].
 func (p Parent) Attach(o *agent.Options) {
-	o.Inbox, o.Pending, o.Await = p.kin.inbox, p.kin.pending, p.kin.await
+	o.Inbox, o.Pending, o.Await, o.Below = p.kin.inbox, p.kin.pending, p.kin.await, p.kin.spentSince
 }
 
 // Stop stops what is still at work in the background, and waits for its end. It goes on when the run is resumed.

@@ -67,6 +67,7 @@ type tree struct {
 	model   model.Model
 	change  func(*task.Options)
 	limits  agent.Limits // of all agents together
+	budget  *agent.Budget
 }
 
 func newTree(t testing.TB, lines ...string) *tree {
@@ -110,11 +111,11 @@ func (r *tree) rooted(t testing.TB) (*agent.Agent, task.Parent) {
 		r.change(&o)
 	}
 	tr := must(task.New(o))
-	budget := agent.NewBudget(nil, r.limits)
-	root := tr.Root(budget)
+	r.budget = agent.NewBudget(nil, r.limits)
+	root := tr.Root(r.budget)
 	t.Cleanup(root.Stop)
 	ao := agent.Options{
-		Session: r.session, Model: r.model, Tools: must(toolset.New(echo{}, tr.Tool(root))), Budget: budget, Retries: fast,
+		Session: r.session, Model: r.model, Tools: must(toolset.New(echo{}, tr.Tool(root))), Budget: r.budget, Retries: fast,
 		Artifacts: r.dir,
 	}
 	root.Attach(&ao)

@@ -64,7 +64,7 @@ type agentCommand struct {
 func (c *agentCommand) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.model, "model", "", "ask the model `MODEL`: anthropic:NAME, openai:NAME or script:FILE (default: that of the last run)")
 	f.Var(&c.thinking, "thinking", "how much the model thinks: `LEVEL`, off to xhigh")
-	f.Var(&c.cost, "max-cost", "end the run when it has cost `N` US dollars")
+	f.Var(&c.cost, "max-cost", "end the run when it and its subagents have cost `N` US dollars")
 	f.Var(&c.time, "max-time", "end the run after `TIME`: 10m, 2h, 30 (seconds)")
 	f.Var(&c.allow, "allow", "let the model call `TOOL` where no rule is about it: bash, python, ssh; may be repeated")
 	f.StringVar(&c.record, "record", "", "write what the model says to a new `FILE`, which --model script:FILE plays")
@@ -178,8 +178,9 @@ again, subagents go on with their own work. A run that is completed is left as
 it is, with status 0.
 
 The model, the agent, the sandbox, the limits and the directory are those of the
-run, unless flags say otherwise; what may be spent counts anew. The exit status
-is that of agentrun run.`,
+run, unless flags say otherwise. What it has spent, and the time that it went
+on, count: a run that ended at its limit of $2 goes on with --max-cost 5, and
+may cost $3 more. The exit status is that of agentrun run.`,
 		Example: `  agentrun resume
   agentrun resume --max-cost 5 01a1fd2c`,
 		Args: positional(0, 1, "at most one session"),
@@ -302,7 +303,7 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 		}
 		return err
 	}
-	return statusOfRun(out)
+	return c.statusOf(out)
 }
 
 // maxPrompt bounds a prompt from standard input: no model takes more.
@@ -375,14 +376,19 @@ func (c *agentCommand) become(types []task.Type) error {
 	return nil
 }
 
-// statusOfRun is the exit status of a run.
-func statusOfRun(out agent.Outcome) error {
+// statusOf is the exit status of a run. A limit that a flag can raise is told with it.
+func (c *agentCommand) statusOf(out agent.Outcome) error {
 	reason := fmt.Errorf("the run did not complete: %s", out.Reason)
 	switch out.Status {
 	case agent.Completed:
 		return nil
-	case agent.BudgetEnd, agent.TimeoutEnd:
+	case agent.BudgetEnd:
+		if c.cost > 0 {
+			reason = fmt.Errorf("%w; agentrun resume --max-cost N goes on until it has cost $N altogether", reason)
+		}
 		return &commandError{statusBudget, reason}
+	case agent.TimeoutEnd:
+		return &commandError{statusBudget, fmt.Errorf("%w; agentrun resume --max-time TIME goes on until it has taken TIME altogether", reason)}
 	case agent.Cancelled:
 		return &commandError{statusInterrupted, fmt.Errorf("%w; agentrun resume goes on", reason)}
 	}

@@ -233,11 +233,11 @@ func endLine(out agent.Outcome, all agent.Spent, unpriced bool) string {
 		cost = "at prices that are not known"
 	}
 	line := fmt.Sprintf("completed: %s, %d tokens, %s", count(int64(all.Requests), "request", "requests"), all.Tokens, cost)
-	if all != out.Spent {
+	if all != out.Total {
 		line += ", by all agents together"
 	}
 	if out.Resumed {
-		line += ", since it was resumed"
+		line += ", with what came before it was resumed"
 	}
 	return line
 }
