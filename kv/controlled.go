@@ -18,8 +18,10 @@ type ControlledOptions struct {
 	Concurrency int
 
 	// MaxBlob is the largest blob that is taken or given, in bytes; DefaultMaxBlob by
-	// default. A stream holds up to Concurrency blobs that were asked for, and as
-	// many bytes of blobs to store as fit MaxBlob.
+	// default. A stream holds up to Concurrency blobs that were asked for, and twice
+	// MaxBlob of blobs to store. One that does not fit waits for a second, in which
+	// nothing more is read, and is then refused as blobstore.ErrUnavailable: a store
+	// that is slow slows its peer down, and one that hangs holds no other request.
 	MaxBlob int
 
 	// RequestTimeout is how long one request may take, from when it was read, and up to

@@ -49,12 +49,18 @@ type job struct {
 // with theirs.
 const queuedAnswers = 1 << 20
 
+// roomPatience is how long a blob to store waits for room in memory.
+const roomPatience = time.Second
+
+// errNoRoom is the answer to a blob for which there was none.
+var errNoRoom = &blobstore.UnavailableError{Err: errors.New("other blobs are being stored, and take all the room there is; ask again")}
+
 func newServing(ctx context.Context, c *Controlled) *serving {
 	return &serving{
 		c:          c,
 		ctx:        ctx,
 		out:        newOutbox(queuedAnswers),
-		held:       semaphore.NewWeighted(int64(c.opts.MaxBlob)),
+		held:       semaphore.NewWeighted(2 * int64(c.opts.MaxBlob)),
 		work:       make(chan job, c.opts.Concurrency),
 		inProgress: make(map[uint32]struct{}),
 	}
@@ -103,8 +109,13 @@ func (s *serving) give(r *request) error {
 	}
 	if r.kind == set {
 		j.held = min(int64(len(r.data)), int64(s.c.opts.MaxBlob))
-		if err := s.held.Acquire(s.ctx, j.held); err != nil {
-			return context.Cause(s.ctx)
+		if err := s.hold(j.held); err != nil {
+			if s.ctx.Err() != nil {
+				return context.Cause(s.ctx)
+			}
+			s.end(r.id)
+			s.answer(answer{id: r.id, kind: r.kind, err: peerError(fmt.Errorf("storing %s: %w", j.ref, err))})
+			return nil
 		}
 		j.data = bytes.Clone(r.data)
 	}
@@ -129,6 +140,19 @@ func (s *serving) give(r *request) error {
 	case <-s.ctx.Done():
 		return context.Cause(s.ctx)
 	}
+}
+
+// hold takes room for n bytes of a blob to store.
+func (s *serving) hold(n int64) error {
+	if s.held.TryAcquire(n) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(s.ctx, roomPatience, errNoRoom)
+	defer cancel()
+	if s.held.Acquire(ctx, n) != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // shared is a context that ends with a deadline, and the time at which requests began
