@@ -297,6 +297,14 @@ func (s *Store) Reconcile(ctx context.Context) (int, error) {
 	return n, nil
 }
 
+// Left returns how many blobs have left the queue since New: they arrived, sent by this
+// process or another one, or were deleted.
+func (s *Store) Left() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return s.queue.left
+}
+
 // Queued returns how many blobs wait for the remote, those that cannot go included.
 func (s *Store) Queued() int {
 	s.queue.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 // ErrQueueDamaged means that records of the queue were damaged beyond reading, so
 // that it is not known whether all blobs reach the remote. Reconcile heals it.
-var ErrQueueDamaged = errors.New("the queue of blobs for the remote store was damaged; call Reconcile (it sends all local blobs that the remote has not)")
+var ErrQueueDamaged = errors.New("the queue of blobs for the remote store was damaged; compare the stores, with Reconcile or agentrun blobs sync --all (it sends all local blobs that the remote has not)")
 
 // UndeliveredError is returned by Flush for blobs that cannot go to the remote as
 // things are. They stay queued and are tried again by the next Flush, by a Set of the
@@ -40,6 +40,9 @@ func (e *UndeliveredError) Error() string {
 			b.WriteString("; ")
 		}
 		fmt.Fprintf(&b, "%s: %v", ref, e.Errs[i])
+	}
+	if slices.ContainsFunc(e.Errs, missing) {
+		b.WriteString("; what is gone or damaged here goes there once its bytes are stored again (agentrun blobs put)")
 	}
 	return b.String()
 }
@@ -80,6 +83,7 @@ type queue struct {
 	mu      sync.Mutex // guards all below
 	pending map[blobref.Ref]*entry
 	parked  int           // entries that are parked
+	left    int           // entries that went because the remote has them, or that were deleted
 	ready   []blobref.Ref // first in, first out; entries that changed since are skipped
 	flights map[blobref.Ref]*flight
 	seq     uint64
@@ -147,6 +151,9 @@ func (q *queue) Apply(reset bool, records []idlog.Record, damaged int) {
 		case idlog.Queued:
 			q.add(r.Ref, reset)
 		case idlog.Done:
+			if _, waits := q.pending[r.Ref]; waits && !reset {
+				q.left++
+			}
 			q.finish(r.Ref)
 			if len(q.arrived) >= maxArrived {
 				clear(q.arrived)
@@ -196,6 +203,7 @@ func (q *queue) reset(records []idlog.Record) {
 	for ref := range q.pending {
 		if !still[ref] {
 			q.finish(ref)
+			q.left++
 		}
 	}
 }

@@ -31,7 +31,8 @@ Behind ? come layers, between &, in any order; they stand in this one:
   encrypted=passphrase-file:FILE    under the passphrases in it, newest first
   form=seed                         written as agent.v1 clients write
   remote=URL                        sent there too, from a queue on disk: what
-                                    is stored from then on, not what is there
+                                    is stored from then on, not what is there:
+                                    blobs sync --all sends that
   retry=on                          a remote is asked again
 
 Characters such as ? and & in a path, and in the URL of a remote, are written
@@ -57,7 +58,7 @@ func newBlobsCommand(env *environment) *cobra.Command {
 		Example: `  agentrun blobs put picture.png
   agentrun blobs get blob:sha256:<hex> >picture.png
   agentrun blobs ls --store 'dir:blobs?encrypted=passphrase-file:key'`,
-	}, b.newPut(), b.newGet(), b.newList(), b.newVerify(), b.newStats(), b.newRotate())
+	}, b.newPut(), b.newGet(), b.newList(), b.newVerify(), b.newStats(), b.newSync(), b.newRotate())
 	cmd.PersistentFlags().StringVar(&b.url, "store", "", "the store at a `URL`, such as dir:PATH; see agentrun help blobs")
 	return cmd
 }
@@ -71,7 +72,8 @@ blob of the home that no session names is removed by gc, an hour later at the
 earliest.
 
 Of a store with a remote it returns when the blob has arrived there too, or
-after five seconds: it is here then, and the next command on the store sends it.
+after five seconds: it is here then, and the next command on the store sends it;
+blobs sync waits for that.
 
 With --json it prints an object: ref, bytes.`,
 		Example: `  agentrun blobs put picture.png

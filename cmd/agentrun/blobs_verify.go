@@ -27,9 +27,10 @@ store are decrypted for it. Of a directory nothing is changed. The exit status
 is 1 when something is wrong. Where a remote (remote=) cannot be listed, the
 blobs that are here are verified, and why is told on standard error.
 
-With --json it is one object: store, blobs, bytes, problems: a list of ref (null
-for what is wrong with the store itself) and problem; and remoteError: why the
-remote could not be listed, else null.`,
+With --json it is one object: store, blobs and bytes, of those that are right;
+damaged: how many are not; problems: a list of ref (null for what is wrong with
+the store itself) and problem; and remoteError: why the remote could not be
+listed, else null.`,
 		Args: positional(0, 0, "no arguments; --store names another store"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.with(cmd, b.verify) },
 	}
@@ -40,6 +41,7 @@ type blobVerdict struct {
 	Store    string        `json:"store"`
 	Blobs    int64         `json:"blobs"`
 	Bytes    int64         `json:"bytes"`
+	Damaged  int64         `json:"damaged"`
 	Problems []blobProblem `json:"problems"`
 	Remote   *string       `json:"remoteError"`
 }
@@ -53,11 +55,13 @@ func (b *blobsCommand) verify(ctx context.Context, s *openStore) error {
 	v := blobVerdict{Store: s.name, Problems: []blobProblem{}}
 	p := b.progress("verifying")
 	defer p.end()
-	var mu sync.Mutex // guards v and p
+	var mu sync.Mutex // guards v, p and read
+	var read int64
 	found := func(ref blobref.Ref, err error) {
 		problem := blobProblem{Problem: err.Error()}
 		if !ref.IsZero() {
 			problem.Ref = orNull(ref.String())
+			v.Damaged++
 		}
 		v.Problems = append(v.Problems, problem)
 	}
@@ -92,11 +96,13 @@ func (b *blobsCommand) verify(ctx context.Context, s *openStore) error {
 			n, err := s.judge(ctx, info.Ref)
 			mu.Lock()
 			defer mu.Unlock()
-			v.Blobs++
-			v.Bytes += n
-			p.bytes(v.Bytes)
+			read += n
+			p.bytes(read)
 			switch {
-			case err == nil, errors.Is(err, blobstore.ErrNotFound): // deleted meanwhile
+			case err == nil:
+				v.Blobs++
+				v.Bytes += n
+			case errors.Is(err, blobstore.ErrNotFound): // deleted meanwhile
 			case errors.Is(err, blobstore.ErrCorrupt) && errors.Is(err, blobstore.ErrUnavailable):
 				found(info.Ref, err) // damaged here, and not to be had from the remote now
 			case ctx.Err() != nil, errors.Is(err, blobstore.ErrUnavailable), errors.Is(err, encrypted.ErrWrongKey):
@@ -139,7 +145,11 @@ func (b *blobsCommand) printVerdict(v blobVerdict) error {
 		for _, problem := range v.Problems {
 			fmt.Fprintln(b.stdout, oneLine(problem.Problem))
 		}
-		b.remark("%s verified, %s", count(v.Blobs, "blob", "blobs"), outputsink.FormatBytes(v.Bytes))
+		damaged := ""
+		if v.Damaged > 0 {
+			damaged = fmt.Sprintf("; %d damaged", v.Damaged)
+		}
+		b.remark("%s verified, %s%s", count(v.Blobs, "blob", "blobs"), outputsink.FormatBytes(v.Bytes), damaged)
 	}
 	if n := len(v.Problems); n > 0 {
 		return fmt.Errorf("%s in %s", count(int64(n), "problem", "problems"), v.Store)
