@@ -202,13 +202,21 @@ func (a *Answer) Whole(key int64, content entry.Block) error {
 	return a.emit(BlockEnd{Block: b.index, Content: content})
 }
 
-// Usage is what the answer has taken so far, in all; TotalTokens and Cost are computed.
+// maxCost is more than any answer costs, in US dollars.
+const maxCost = 1e6
+
+// Usage is what the answer has taken so far, in all; TotalTokens and Cost are computed. What it cost by its provider's own word,
+// Cost.Total, counts where the prices of the model are not known.
 func (a *Answer) Usage(u entry.Usage) error {
 	for _, n := range []*int64{&u.Input, &u.Output, &u.CacheRead, &u.CacheWrite} {
 		*n = min(max(*n, 0), math.MaxInt32) // what no answer has would overflow the sums of others
 	}
 	u.TotalTokens = u.Input + u.Output + u.CacheRead + u.CacheWrite
-	u.Cost = a.info.Prices.Cost(u)
+	if told := u.Cost.Total; a.info.Prices == nil && told > 0 { // which NaN is not
+		u.Cost = entry.Cost{Total: min(told, maxCost)}
+	} else {
+		u.Cost = a.info.Prices.Cost(u)
+	}
 	a.usage = u
 	return a.emit(UsageSoFar{Usage: u})
 }

@@ -39,6 +39,8 @@ type program struct {
 
 	cut  bool   // it was cut off by a crash
 	said string // what it printed at last
+	// structured is what it answered as its own schema says, nil without one.
+	structured json.RawMessage
 }
 
 // Info implements [model.Model].
@@ -120,7 +122,7 @@ func (p *program) note(ctx context.Context, r *printed) lastWord {
 	}
 	w, err := readLastWord(in)
 	if err == nil && w.known {
-		p.said = w.text
+		p.said, p.structured = w.text, w.structured
 	}
 	return w
 }
@@ -232,8 +234,8 @@ func promptOf(messages []entry.Message) string {
 }
 
 // judgeProgram makes what a program said the result, of a subagent with a schema.
-func (j *job) judgeProgram(r *report) {
-	text := strings.TrimSpace(r.text)
+func (j *job) judgeProgram(r *report, structured json.RawMessage) {
+	text := cmp.Or(string(structured), strings.TrimSpace(r.text))
 	if inner, ok := strings.CutPrefix(text, "```json\n"); ok {
 		text = strings.TrimSuffix(inner, "```")
 	}

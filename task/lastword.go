@@ -2,6 +2,7 @@ package task
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,15 +21,21 @@ type lastWord struct {
 	text   string // the last answer
 	failed string // why it says that it failed; "" if it does not
 	usage  entry.Usage
+	// structured is the answer as the schema that the program was given says, nil without one: of claude (--json-schema).
+	structured json.RawMessage
 }
 
 // event is what these lines have in common; each program fills in some of it.
 type event struct {
 	Type    string          `json:"type"`
-	Subtype string          `json:"subtype"`  // claude: of a result
-	Result  *string         `json:"result"`   // claude
-	IsError bool            `json:"is_error"` // claude
-	Message json.RawMessage `json:"message"`  // claude, pi: a message; codex: of an error
+	Subtype string          `json:"subtype"`            // claude: of a result
+	Result  *string         `json:"result"`             // claude
+	IsError bool            `json:"is_error"`           // claude
+	Errors  []string        `json:"errors"`             // claude: of a result that is one
+	Cost    float64         `json:"total_cost_usd"`     // claude: of all, in the result
+	Output  json.RawMessage `json:"structured_output"`  // claude
+	Below   string          `json:"parent_tool_use_id"` // claude: the call of the subagent of its own that says it
+	Message json.RawMessage `json:"message"`            // claude, pi: a message; codex: of an error
 	Usage   *struct {
 		Input     int64 `json:"input_tokens"`
 		Output    int64 `json:"output_tokens"`
@@ -59,6 +66,9 @@ type said struct {
 		Output     int64 `json:"output"`
 		CacheRead  int64 `json:"cacheRead"`
 		CacheWrite int64 `json:"cacheWrite"`
+		Cost       struct {
+			Total float64 `json:"total"`
+		} `json:"cost"` // US dollars
 	} `json:"usage"` // pi
 }
 
@@ -98,14 +108,30 @@ func readLastWord(r io.Reader) (lastWord, error) {
 	}
 }
 
+// decode takes what it can: a member that is of another kind than in the versions that we know leaves the others as they are.
+func decode(raw []byte, v any) bool {
+	err := json.Unmarshal(raw, v)
+	var other *json.UnmarshalTypeError
+	return err == nil || errors.As(err, &other)
+}
+
 // line reads one line.
 func (w *lastWord) line(line []byte) {
 	text := strings.TrimSpace(string(line))
+	if strings.HasPrefix(text, "[{") { // claude with --output-format json --verbose
+		var all []json.RawMessage
+		if json.Unmarshal([]byte(text), &all) == nil {
+			for _, one := range all {
+				w.line(one)
+			}
+		}
+		return
+	}
 	if !strings.HasPrefix(text, "{") || !strings.Contains(text, `"type"`) {
 		return
 	}
 	var e event
-	if json.Unmarshal([]byte(text), &e) != nil {
+	if !decode([]byte(text), &e) {
 		return
 	}
 	switch e.Type {
@@ -117,11 +143,17 @@ func (w *lastWord) line(line []byte) {
 		if e.IsError || e.Subtype != "" && e.Subtype != "success" {
 			if w.failed = e.Subtype; e.Result != nil && *e.Result != "" {
 				w.failed = firstLine(*e.Result)
+			} else if len(e.Errors) > 0 && e.Errors[0] != "" {
+				w.failed = firstLine(e.Errors[0])
 			}
+			w.failed = cmp.Or(w.failed, "it is an error")
+		} else if len(e.Output) > 0 && string(e.Output) != "null" {
+			w.structured = e.Output
 		}
 		if u := e.Usage; u != nil {
 			w.usage = entry.Usage{Input: u.Input, Output: u.Output, CacheRead: u.CacheRead, CacheWrite: u.CacheNew}
 		}
+		w.usage.Cost.Total = e.Cost
 	case "item.completed": // codex
 		if w.known = true; e.Item.Type == "agent_message" {
 			w.text = e.Item.Text
@@ -136,7 +168,7 @@ func (w *lastWord) line(line []byte) {
 		w.known, w.failed = true, firstLine(e.Error.Message)
 	case "assistant", "message_end": // claude; pi
 		var s said
-		if json.Unmarshal(e.Message, &s) != nil || s.Role != "assistant" {
+		if !decode(e.Message, &s) || s.Role != "assistant" || e.Below != "" {
 			return
 		}
 		w.known = true
@@ -155,6 +187,7 @@ func (w *lastWord) line(line []byte) {
 				w.usage.Output += u.Output
 				w.usage.CacheRead += u.CacheRead
 				w.usage.CacheWrite += u.CacheWrite
+				w.usage.Cost.Total += u.Cost.Total
 			}
 		}
 	}

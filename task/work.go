@@ -204,7 +204,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 			r.end.Status = Crashed
 		}
 		if j.schema != nil {
-			j.judgeProgram(&r)
+			j.judgeProgram(&r, other.structured)
 		}
 	} else if j.schema != nil {
 		if err := y.judge(ctx, log, &r); err != nil {
