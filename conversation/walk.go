@@ -29,6 +29,11 @@ type walker struct {
 	queue  []visit
 	leaves []blobref.Ref // that were found and not yielded
 	maybe  []blobref.Ref
+	told   map[blobref.Ref]bool // those of maybe that were yielded
+}
+
+func newWalker(store blobstore.Store, l Limits) *walker {
+	return &walker{store: store, limits: l.filled(), seen: map[blobref.Ref]uint16{}, told: map[blobref.Ref]bool{}}
 }
 
 // Walk yields every blob that can be reached from the state root, root included, each
@@ -43,16 +48,42 @@ type walker struct {
 // blobs than Limits.Blobs.
 func Walk(ctx context.Context, store blobstore.Store, root blobref.Ref, l Limits) iter.Seq2[blobref.Ref, error] {
 	return func(yield func(blobref.Ref, error) bool) {
-		w := &walker{store: store, limits: l.filled(), seen: map[blobref.Ref]uint16{}}
+		w := newWalker(store, l)
 		w.add(visit{ref: root, kind: kindState})
 		w.run(ctx, yield)
+	}
+}
+
+// Walker walks the states of one store, and yields what several of them name once: states of one conversation have most
+// of their blobs in common. It remembers some 50 bytes a blob, and is not safe for concurrent use.
+type Walker struct {
+	store  blobstore.Store
+	limits Limits
+	w      *walker // nil before the first walk, and behind one that did not end
+}
+
+// NewWalker returns a walker of states in store. Limits.Blobs holds for each walk.
+func NewWalker(store blobstore.Store, l Limits) *Walker { return &Walker{store: store, limits: l} }
+
+// Walk is [Walk] for what no walk before has yielded. What an earlier one could not read is not tried again, and no error
+// any more. A walk that is broken off, or ends with an error that is no *Hole, lets all be forgotten.
+func (w *Walker) Walk(ctx context.Context, root blobref.Ref) iter.Seq2[blobref.Ref, error] {
+	return func(yield func(blobref.Ref, error) bool) {
+		one := w.w
+		if w.w = nil; one == nil {
+			one = newWalker(w.store, w.limits)
+		}
+		one.add(visit{ref: root, kind: kindState})
+		if one.run(ctx, yield) {
+			w.w = one
+		}
 	}
 }
 
 // walkState is Walk for a state that is in no blob.
 func walkState(ctx context.Context, store blobstore.Store, m *agentv1.ConversationStateStructure, l Limits) iter.Seq2[blobref.Ref, error] {
 	return func(yield func(blobref.Ref, error) bool) {
-		w := &walker{store: store, limits: l.filled(), seen: map[blobref.Ref]uint16{}}
+		w := newWalker(store, l)
 		idsIn(m.ProtoReflect(), w.found)
 		w.run(ctx, yield)
 	}
@@ -87,8 +118,9 @@ func (w *walker) found(k kind, id []byte) {
 	}
 }
 
-func (w *walker) run(ctx context.Context, yield func(blobref.Ref, error) bool) {
-	yielded := map[blobref.Ref]bool{} // of maybe
+// run visits what is queued, and reports whether that came to its end.
+func (w *walker) run(ctx context.Context, yield func(blobref.Ref, error) bool) bool {
+	yielded := w.told
 	count := 0
 	for {
 		for _, ref := range w.leaves {
@@ -97,21 +129,21 @@ func (w *walker) run(ctx context.Context, yield func(blobref.Ref, error) bool) {
 			}
 			if count++; count > w.limits.Blobs {
 				yield(blobref.Ref{}, fmt.Errorf("walking a conversation state: more than %d blobs: %w", w.limits.Blobs, ErrTooMuch))
-				return
+				return false
 			}
 			if !yield(ref, nil) {
-				return
+				return false
 			}
 		}
 		w.leaves = w.leaves[:0]
 		if err := ctx.Err(); err != nil {
 			yield(blobref.Ref{}, err)
-			return
+			return false
 		}
 		switch {
 		case len(w.queue) > 0:
 			if !w.batch(ctx, yield) {
-				return
+				return false
 			}
 		case len(w.maybe) > 0:
 			ref := w.maybe[len(w.maybe)-1]
@@ -124,18 +156,18 @@ func (w *walker) run(ctx context.Context, yield func(blobref.Ref, error) bool) {
 			case err != nil && ctx.Err() != nil: // told above
 			case err != nil:
 				if !yield(ref, &Hole{ref, kindMaybe.String(), err}) {
-					return
+					return false
 				}
 				yielded[ref] = true
 			case has:
 				// Should it be found again, as something that is known, it is not yielded again.
 				if count++; !yield(ref, nil) {
-					return
+					return false
 				}
 				yielded[ref] = true
 			}
 		default:
-			return
+			return true
 		}
 	}
 }

@@ -2,10 +2,12 @@ package conversation_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -305,5 +307,79 @@ func TestAStateIsReadFromItsTextForms(t *testing.T) {
 	}
 	if got, err := conversation.FromText("~"); err != nil || len(got) != 0 {
 		t.Errorf("a bare ~: %v, %v", got, err)
+	}
+}
+
+// counting counts what is got of a store.
+type counting struct {
+	blobstore.Store
+	gets atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, r blobref.Ref) ([]byte, error) {
+	c.gets.Add(1)
+	return c.Store.Get(ctx, r)
+}
+
+func TestStatesOfOneConversationAreWalkedForWhatIsNew(t *testing.T) {
+	store := &counting{Store: memory.New(blobstore.Verified)}
+	p := conversation.NewProjector(store, conversation.ProjectorOptions{})
+	var roots []blobref.Ref
+	for n := 80; n < 84; n++ {
+		got, err := p.Project(t.Context(), logOf(manyTurns(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots = append(roots, got.Root)
+	}
+	w := conversation.NewWalker(store, conversation.Limits{})
+	all := map[blobref.Ref]bool{}
+	for i, root := range roots {
+		before := store.gets.Load()
+		news := 0
+		for r, err := range w.Walk(t.Context(), root) {
+			if err != nil || all[r] {
+				t.Fatalf("walk %d yields %v once more, or %v", i, r, err)
+			}
+			all[r], news = true, news+1
+		}
+		if read := store.gets.Load() - before; i > 0 && (read > 12 || news == 0 || news > 20) {
+			t.Errorf("state %d: %d blobs were read, %d are new", i, read, news)
+		}
+		for r, err := range conversation.Walk(t.Context(), store, root, conversation.Limits{}) {
+			if err != nil || !all[r] {
+				t.Errorf("state %d names %v, which was not yielded (%v)", i, r, err)
+			}
+		}
+	}
+	before := store.gets.Load()
+	for _, root := range roots {
+		for r, err := range w.Walk(t.Context(), root) {
+			t.Errorf("yields %v, %v", r, err)
+		}
+	}
+	if n := store.gets.Load() - before; n > 0 {
+		t.Errorf("%d blobs were read again", n)
+	}
+}
+
+func TestAWalkThatWasBrokenOffIsBegunAnew(t *testing.T) {
+	store := memory.New(blobstore.Verified)
+	root := project(t, store, manyTurns(20)).Root
+	w := conversation.NewWalker(store, conversation.Limits{})
+	for range w.Walk(t.Context(), root) {
+		break
+	}
+	got := map[blobref.Ref]bool{}
+	for r, err := range w.Walk(t.Context(), root) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[r] = true
+	}
+	for r := range conversation.Walk(t.Context(), store, root, conversation.Limits{}) {
+		if !got[r] {
+			t.Errorf("%v is missing", r)
+		}
 	}
 }

@@ -333,7 +333,7 @@ func Limits(q config.Quota, r *Report) []Limit {
 	limits := []Limit{}
 	used := map[Class]int64{
 		Log: r.Classes.Log, Artifacts: r.Classes.Artifacts,
-		Blobs: r.Classes.Blobs.Unique + r.Classes.Blobs.Shared + r.Classes.Blobs.Unreferenced,
+		Blobs: r.Classes.Blobs.Bytes(),
 	}
 	for _, c := range []Class{Log, Artifacts, Blobs} {
 		if l := of(q.Home, c); l > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -25,8 +26,8 @@ type Report struct {
 	Classes  Classes   `json:"classes"`
 	Tools    []Tool    `json:"tools"`    // largest first
 	Sessions []Session `json:"sessions"` // largest first
-	// Unreadable are logs that could not be read, each with the reason. The blobs that
-	// they cite look unreferenced.
+	// Unreadable are logs and checkpoints that could not be read, each with the reason. The
+	// blobs that they cite look unreferenced.
 	Unreadable []string `json:"unreadable"`
 }
 
@@ -41,12 +42,16 @@ type Classes struct {
 	Other     int64     `json:"other"`
 }
 
-// BlobBytes are blobs by how many sessions cite them.
+// BlobBytes are blobs by who needs them.
 type BlobBytes struct {
 	Unique       int64 `json:"unique"`       // cited by one session
 	Shared       int64 `json:"shared"`       // cited by several; each once
-	Unreferenced int64 `json:"unreferenced"` // cited by none that is here: maybe by one in the trash or elsewhere
+	Checkpoints  int64 `json:"checkpoints"`  // cited by none, and needed by checkpoints
+	Unreferenced int64 `json:"unreferenced"` // needed by none that is here: maybe by one in the trash or elsewhere
 }
+
+// Bytes are those of all of them.
+func (b BlobBytes) Bytes() int64 { return b.Unique + b.Shared + b.Checkpoints + b.Unreferenced }
 
 // Tool is what one tool made others keep. The name is in parentheses for what no
 // tool wrote.
@@ -84,6 +89,9 @@ type SessionBlobs struct {
 type MeasureOptions struct {
 	FS       durable.FS            // nil means durable.OS
 	Progress func(done, total int) // logs looked into; may be nil; called from one goroutine at a time
+	// Cited yields the blobs that the checkpoints in a home need; nil: none. What it yields as an error, but for the end
+	// of ctx, is told in Report.Unreadable.
+	Cited func(ctx context.Context, home string) iter.Seq2[blobref.Ref, error]
 }
 
 // Measure reads a home: every directory, and every log for the blobs that it cites.
@@ -104,6 +112,9 @@ func Measure(ctx context.Context, home string, o MeasureOptions) (*Report, error
 	if err := m.scanLogs(ctx); err != nil {
 		return nil, err
 	}
+	if err := m.readCheckpoints(ctx); err != nil {
+		return nil, err
+	}
 	m.conclude()
 	return m.report, nil
 }
@@ -116,7 +127,8 @@ type measurement struct {
 	tools    tools
 	blobs    map[blobref.Ref]int64 // bytes of those that are there
 	citing   []cited
-	loose    int64 // bytes among the blobs that are no blob
+	kept     map[blobref.Ref]bool // by checkpoints
+	loose    int64                // bytes among the blobs that are no blob
 }
 
 // cited are the blobs of one session.
@@ -258,6 +270,25 @@ func (m *measurement) scanLogs(ctx context.Context) error {
 	return g.Wait()
 }
 
+// readCheckpoints looks for the blobs that checkpoints need.
+func (m *measurement) readCheckpoints(ctx context.Context) error {
+	m.kept = map[blobref.Ref]bool{}
+	if m.o.Cited == nil {
+		return nil
+	}
+	for ref, err := range m.o.Cited(ctx, m.report.Home) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			m.report.Unreadable = append(m.report.Unreadable, err.Error())
+			continue
+		}
+		m.kept[ref] = true
+	}
+	return nil
+}
+
 // conclude adds up.
 func (m *measurement) conclude() {
 	users := map[blobref.Ref]map[*Session]bool{}
@@ -273,10 +304,12 @@ func (m *measurement) conclude() {
 	b.Unreferenced = m.loose
 	for ref, size := range m.blobs {
 		by := users[ref]
-		switch len(by) {
-		case 0:
+		switch {
+		case len(by) == 0 && m.kept[ref]:
+			b.Checkpoints += size
+		case len(by) == 0:
 			b.Unreferenced += size
-		case 1:
+		case len(by) == 1:
 			b.Unique += size
 		default:
 			b.Shared += size
@@ -303,5 +336,5 @@ func (m *measurement) conclude() {
 	m.report.Tools = m.tools.sorted()
 	slices.Sort(m.report.Unreadable)
 	c := &m.report.Classes
-	m.report.Bytes = c.Log + c.Artifacts + b.Unique + b.Shared + b.Unreferenced + c.Indexes + c.Trash + c.Other
+	m.report.Bytes = c.Log + c.Artifacts + b.Bytes() + c.Indexes + c.Trash + c.Other
 }

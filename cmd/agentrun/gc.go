@@ -109,7 +109,7 @@ func (g *gcCommand) run(ctx context.Context, daysGiven bool) error {
 	if err != nil {
 		return err
 	}
-	o := gc.Options{Apply: g.apply, Grace: g.grace, Forget: g.forget, Cited: citedByCheckpoints}
+	o := gc.Options{Apply: g.apply, Grace: g.grace, Forget: g.forget, Cited: new(checkpointNeeds).cited}
 	if o.Retention = time.Duration(settings.Retention.Sessions); g.retention > 0 {
 		o.Retention = time.Duration(g.retention)
 	}

@@ -22,17 +22,18 @@ func newSessionsDuCommand(env *environment) *cobra.Command {
 		Long: `du shows what the sessions of the home take: logs, artifacts, blobs, indexes and
 the trash, each session, and each tool. With an ID it shows that session alone.
 A blob is unique when one session cites it, shared when several do; removing a
-session frees its unique ones with the next gc.
+session frees its unique ones with the next gc. Those that checkpoints alone
+need are theirs: agentrun state forget gives them up.
 
 Quotas that are configured in config.json of the home are shown beside what is
 used of them.
 
 With --json it is one object: home, bytes, classes (log, artifacts, blobs
-(unique, shared, unreferenced), indexes, trash, other), tools (tool, log,
-artifacts), sessions (session, path, cwd, title, bytes, log, artifacts,
-artifactsShared, blobs (unique, shared), indexes, other, tools, quotas),
-quotas (scope, class, used, limit), unreadable. With an ID it is that element
-of sessions.
+(unique, shared, checkpoints, unreferenced), indexes, trash, other), tools
+(tool, log, artifacts), sessions (session, path, cwd, title, bytes, log,
+artifacts, artifactsShared, blobs (unique, shared), indexes, other, tools,
+quotas), quotas (scope, class, used, limit), unreadable. With an ID it is that
+element of sessions.
 
 With --all it is about every home of this user that is known: a line each, with
 --json an object each: home, bytes, classes, unreadable.`,
@@ -79,7 +80,7 @@ func (e *environment) duHomes(ctx context.Context) error {
 	}
 	for _, home := range homes {
 		p := e.progress("looking into the logs of " + home)
-		r, err := usage.Measure(ctx, home, usage.MeasureOptions{Progress: p.step})
+		r, err := usage.Measure(ctx, home, usage.MeasureOptions{Progress: p.step, Cited: new(checkpointNeeds).cited})
 		p.end()
 		if err != nil {
 			return fmt.Errorf("measuring %s: %w", home, err)
@@ -94,9 +95,8 @@ func (e *environment) duHomes(ctx context.Context) error {
 			continue
 		}
 		c := r.Classes
-		blobs := c.Blobs.Unique + c.Blobs.Shared + c.Blobs.Unreferenced
 		fmt.Fprintf(out, "%s", visible(home))
-		for _, n := range []int64{r.Bytes, c.Log, c.Artifacts, blobs, c.Trash} {
+		for _, n := range []int64{r.Bytes, c.Log, c.Artifacts, c.Blobs.Bytes(), c.Trash} {
 			fmt.Fprintf(out, "\t%s", outputsink.FormatBytes(n))
 		}
 		fmt.Fprintln(out)
@@ -141,7 +141,7 @@ func (e *environment) du(ctx context.Context, arg string) error {
 		return err
 	}
 	p := e.progress("looking into logs")
-	report, err := usage.Measure(ctx, m.Home(), usage.MeasureOptions{Progress: p.step})
+	report, err := usage.Measure(ctx, m.Home(), usage.MeasureOptions{Progress: p.step, Cited: new(checkpointNeeds).cited})
 	p.end()
 	if err != nil {
 		return fmt.Errorf("measuring %s: %w", m.Home(), err)
@@ -197,8 +197,8 @@ func (e *environment) printDu(r *duReport) error {
 	out.row("home", r.Bytes, oneLine(r.Home))
 	out.row("logs", c.Log, "")
 	out.row("artifacts", c.Artifacts, "")
-	out.row("blobs", c.Blobs.Unique+c.Blobs.Shared+c.Blobs.Unreferenced,
-		fmt.Sprintf("%s unique, %s shared, %s unreferenced", b(c.Blobs.Unique), b(c.Blobs.Shared), b(c.Blobs.Unreferenced)))
+	out.row("blobs", c.Blobs.Bytes(), fmt.Sprintf("%s unique, %s shared, %s of checkpoints, %s unreferenced",
+		b(c.Blobs.Unique), b(c.Blobs.Shared), b(c.Blobs.Checkpoints), b(c.Blobs.Unreferenced)))
 	out.row("indexes", c.Indexes, "")
 	out.row("trash", c.Trash, "")
 	out.row("other", c.Other, "")

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/conversation"
 	"github.com/agentrun/agentrun/conversation/pointers"
-	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/storeurl"
 )
 
@@ -284,33 +281,4 @@ func (e *environment) stateRestore(ctx context.Context, conversationID, bubble s
 		return err
 	}
 	return e.importState(ctx, m, kept.blobs, p.Ref, o)
-}
-
-// citedByCheckpoints are the blobs that the checkpoints in a home need, for agentrun gc.
-func citedByCheckpoints(ctx context.Context, home string) iter.Seq2[blobref.Ref, error] {
-	return func(yield func(blobref.Ref, error) bool) {
-		var store blobstore.Store
-		for p, err := range pointers.OpenDir(pointers.DirOf(home), pointers.DirOptions{}).List(ctx) {
-			if err == nil && store == nil {
-				var m *session.Manager
-				if m, err = session.OpenManager(home, session.Options{}); err == nil {
-					store = m.Blobs()
-				}
-			}
-			if err != nil {
-				if !yield(blobref.Ref{}, fmt.Errorf("%w; agentrun doctor says more", err)) {
-					return
-				}
-				continue
-			}
-			for r, err := range conversation.Walk(ctx, store, p.Ref, conversation.Limits{}) {
-				if err != nil {
-					err = fmt.Errorf("%s: %w; agentrun doctor says more, agentrun state forget %s gives it up", pointers.Name(p.Conversation, p.Bubble), err, p.Conversation)
-				}
-				if !yield(r, err) {
-					return
-				}
-			}
-		}
-	}
 }

@@ -46,8 +46,9 @@ type Options struct {
 	// will not come back: what only they cite may go.
 	Forget []string
 	// Cited yields the blobs that something else than sessions and trash names in a home: the checkpoints of its
-	// conversations, with all that they refer to. It is asked for every home that is looked at. An error keeps all
-	// blobs, and so does a home with checkpoints where Cited is nil.
+	// conversations, with all that they refer to. It is asked for every home that is looked at, and again before blobs
+	// are removed, when it may leave out what it has yielded. An error keeps all blobs, and so does a home with
+	// checkpoints where Cited is nil.
 	Cited func(ctx context.Context, home string) iter.Seq2[blobref.Ref, error]
 	// Progress is told how much of what has been looked at, from one goroutine at a
 	// time; nil means that nobody is.
