@@ -2,8 +2,6 @@ package httpstore
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +19,7 @@ import (
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/internal/pace"
+	"github.com/agentrun/agentrun/internal/bearer"
 )
 
 // Limits where HandlerOptions name none.
@@ -63,7 +62,6 @@ type Handler struct {
 	store  blobstore.Store
 	mode   blobstore.Mode
 	opts   HandlerOptions
-	token  [sha256.Size]byte
 	memory *semaphore.Weighted
 	mux    *http.ServeMux
 
@@ -87,7 +85,7 @@ func NewHandler(store blobstore.Store, o HandlerOptions) *Handler {
 	o.MaxStreamBytes, o.Grace, o.MinRate = client.MaxStreamBytes, client.Grace, client.MinRate
 	h := &Handler{
 		store: store, mode: blobstore.ModeOf(store), opts: o,
-		token: sha256.Sum256([]byte(o.Token)), memory: semaphore.NewWeighted(o.Memory), mux: http.NewServeMux(),
+		memory: semaphore.NewWeighted(o.Memory), mux: http.NewServeMux(),
 	}
 	h.mux.HandleFunc("GET /blobs/{$}", h.answer(h.list))
 	h.mux.HandleFunc("POST /blobs/{$}", h.answer(h.post))
@@ -147,13 +145,7 @@ func (h *Handler) admit(r *http.Request) error {
 		}
 		return nil
 	}
-	const scheme = "Bearer "
-	given := r.Header.Get("Authorization")
-	if len(given) < len(scheme) || given[:len(scheme)] != scheme {
-		return errToken
-	}
-	sum := sha256.Sum256([]byte(given[len(scheme):]))
-	if subtle.ConstantTimeCompare(sum[:], h.token[:]) != 1 {
+	if !bearer.In(r.Header.Get("Authorization"), h.opts.Token) {
 		return errToken
 	}
 	return nil

@@ -57,6 +57,7 @@ import (
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/internal/pace"
+	"github.com/agentrun/agentrun/internal/bearer"
 )
 
 // Limits where Options name none.
@@ -129,8 +130,10 @@ func Open(base string, o Options) (*Store, error) {
 	if o.Mode != blobstore.Verified && o.Mode != blobstore.Opaque {
 		return nil, fmt.Errorf("opening blob store %s: %w: %v", u, blobstore.ErrMode, o.Mode)
 	}
-	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return nil, fmt.Errorf("opening blob store %s: the token has characters that a bearer token cannot have; is there a space or a line end in it?", u)
+	if o.Token != "" {
+		if err := bearer.Check(o.Token); err != nil {
+			return nil, fmt.Errorf("opening blob store %s: the token: %w", u, err)
+		}
 	}
 	o.fill()
 	dialer := &net.Dialer{Timeout: o.Grace}

@@ -83,7 +83,7 @@ output, and prints no address.`,
 	f.StringVar(&x.listen, "listen", "127.0.0.1:0", "the `ADDRESS` to listen on, port 0 for any that is free")
 	f.BoolVar(&x.stdio, "stdio", false, "serve the standard input and output")
 	f.BoolVar(&x.opaque, "opaque", false, "serve a store of what clients encrypt")
-	f.StringVar(&x.tokenFile, "token-file", "", "ask for the token that is in `FILE`")
+	f.StringVar(&x.tokenFile, "token-file", "", "ask for the token that is in `FILE`, which its owner alone may read")
 	f.StringVar(&x.certFile, "cert", "", "the certificate of this server, a PEM `FILE`")
 	f.StringVar(&x.keyFile, "cert-key", "", "the key of the certificate, a PEM `FILE`")
 	f.StringVar(&x.caFile, "client-ca", "", "ask clients for a certificate signed by one in a PEM `FILE`")

@@ -140,7 +140,7 @@ func TestTokensComeFromAFileOrTheEnvironment(t *testing.T) {
 		"sec ret":                  "",
 		"sec\nret":                 "",
 		"secrät":                   "",
-		strings.Repeat("s", 5_000): "",
+		strings.Repeat("s", 9_000): "",
 	} {
 		path := filepath.Join(t.TempDir(), "token")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -162,6 +162,9 @@ func TestTokensComeFromAFileOrTheEnvironment(t *testing.T) {
 	t.Setenv(kvhttp.TokenEnv, "sec\x01ret")
 	if got, err := kvhttp.TokenFromEnv(); got != "" || err == nil || strings.Contains(err.Error(), "sec") {
 		t.Errorf("from the environment: %q, %v", got, err)
+	}
+	if _, err := kvhttp.Dial(t.Context(), "http://user:sec%zz@127.0.0.1:1", kvhttp.DialOptions{}); err == nil || strings.Contains(err.Error(), "sec") {
+		t.Errorf("dialling what is no URL: %v", err)
 	}
 	if _, err := kvhttp.Dial(t.Context(), "http://127.0.0.1:1", kvhttp.DialOptions{Token: "a b"}); err == nil || errors.Is(err, kv.ErrRefused) {
 		t.Errorf("dialling with a token that cannot be sent: %v", err)

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/bearer"
 	"github.com/agentrun/agentrun/kv"
 )
 
@@ -63,7 +64,8 @@ type Dialer struct {
 func NewDialer(address, path string, maxMessage int, opts DialOptions) (*Dialer, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("dialling: %w", err)
+		// The error of the parser quotes the URL, and there may be a password in it.
+		return nil, errors.New("dialling: what was given is no URL: want http://HOST:PORT or https://HOST:PORT")
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
@@ -72,7 +74,7 @@ func NewDialer(address, path string, maxMessage int, opts DialOptions) (*Dialer,
 		return nil, fmt.Errorf("dialling %s: %w: use https", u.Redacted(), ErrPlaintext)
 	}
 	if opts.Token != "" {
-		if _, err := checkToken(opts.Token); err != nil {
+		if err := bearer.Check(opts.Token); err != nil {
 			return nil, fmt.Errorf("dialling %s: the token: %w", u.Redacted(), err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/bearer"
 	"github.com/agentrun/agentrun/kv"
 )
 
@@ -73,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // accept looks at everything that is said before the first message.
 func (h *Handler) accept(protocol Protocol, w http.ResponseWriter, r *http.Request) (*serverStream, time.Duration, error) {
-	if h.token != "" && !bears(r.Header, h.token) {
+	if h.token != "" && !bearer.In(r.Header.Get("Authorization"), h.token) {
 		return nil, 0, &status{code: unauthenticated, message: "the header Authorization brings no bearer token, or another one"}
 	}
 	encoding := r.Header.Get(protocol.headers().encoding)
