@@ -253,8 +253,12 @@ func (s *spec) bwrapArgs() []string {
 		}
 		argv = append(argv, how, a.path, a.path)
 	}
-	for _, dir := range s.Policy.Hidden {
-		argv = append(argv, "--tmpfs", dir)
+	for _, path := range s.Policy.Hidden {
+		if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+			argv = append(argv, "--ro-bind", "/dev/null", path) // which is a device where there are none: it cannot be opened
+			continue
+		}
+		argv = append(argv, "--tmpfs", path)
 	}
 	return argv
 }

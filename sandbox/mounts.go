@@ -137,12 +137,29 @@ func (s *spec) mounts() error {
 			return err
 		}
 	}
-	for _, dir := range s.Policy.Hidden {
-		if err := cover(dir, "mode=0755"); err != nil {
+	for _, path := range s.Policy.Hidden {
+		if err := hide(path); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// hide makes a directory empty, and a file one that cannot be opened: a device where there are none.
+func hide(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.IsDir() {
+		return cover(path, "mode=0755")
+	}
+	t, err := take("/dev/null", false)
+	if err != nil {
+		return err
+	}
+	if err := t.set(frozen); err != nil {
+		unix.Close(t.fd)
+		return err
+	}
+	return t.attach(path)
 }
 
 // console is what a command's terminal is called in the sandbox, where /dev/pts has others, as bubblewrap and

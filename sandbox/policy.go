@@ -23,7 +23,7 @@
 //
 // # What is not promised
 //
-// Files may be read as this user may: secrets in a home are, and with the network on may be sent away. Sockets outside
+// Files may be read as this user may, but for Policy.Hidden: secrets in a home are, and with the network on may be sent away. Sockets outside
 // /run that have a path are reached. The command lines of all processes are seen. The kernel is not hidden:
 // a hole in it is a way out. With [Off] and limits only, a command of root can leave its control group. With [Off] and no network an
 // ordinary user's command can ask other processes of that user to do something, over sockets or by files that they read; root's is refused.
@@ -82,7 +82,8 @@ type Policy struct {
 	// Protected are paths that stay read-only below Roots. What of them is not there is passed over. A directory
 	// between a root and one of them can be renamed together with it.
 	Protected []string `json:"protected,omitempty"`
-	// Hidden are directories that the command finds empty, for the sockets in them.
+	// Hidden are directories that the command finds empty, for the sockets in them, and files that it cannot open. What of them
+	// is not there when the Box is made is passed over.
 	Hidden []string `json:"hidden,omitempty"`
 
 	Limits Limits `json:"limits,omitzero"`

@@ -105,6 +105,11 @@ func (c *call) matchesCommand(action Action, pattern string) bool {
 	return false
 }
 
+// Literal is the pattern that matches a text, and nothing else.
+func Literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(text)
+}
+
 // texts is the value of an argument as patterns see it.
 func texts(value json.RawMessage) []string {
 	if len(value) == 0 {

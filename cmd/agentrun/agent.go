@@ -467,7 +467,7 @@ func (c *agentCommand) prepare(ctx context.Context, b *workbench, models *models
 	limits := agent.Limits{Cost: float64(c.cost), Time: time.Duration(c.time)}
 	budget := agent.NewBudget(nil, agent.Limits{Cost: float64(c.cost), Agents: task.DefaultAgents}) // of all agents together
 	view.spent = budget.Spent
-	all := []*permission.Rules{rules}
+	all := []*permission.Rules{rules, ownSecrets(b.session.Home())}
 	tree, err := task.New(task.Options{
 		Manager: b.manager, Root: b.session, Artifacts: dir, Types: types, Default: models.first, Model: models.open, Rules: all, Ask: view.asker(),
 		Dir: b.files.Dir(), Spaces: spaces, Sync: c.durability.value == session.Sync, Recorder: checkpoint.New(b.manager, b.session, checkpoint.Options{}),

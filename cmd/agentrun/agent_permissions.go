@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/agentrun/agentrun/agent/permission"
+	"github.com/agentrun/agentrun/internal/seal"
 )
 
 // allowedTools is the value of --allow.
@@ -78,4 +79,19 @@ func permissions(home string, confined bool, allowed []string) (*permission.Rule
 		delete(rules.Why, name)
 	}
 	return &rules, nil
+}
+
+// ownSecrets are the rules for what of a home no model may see, whatever other rules say: the key that seals what a log may permit.
+func ownSecrets(home string) *permission.Rules {
+	r := &permission.Rules{Source: "agentrun", Default: permission.Allow}
+	homes := []string{home}
+	if real, err := filepath.EvalSymlinks(home); err == nil && real != home {
+		homes = append(homes, real)
+	}
+	for _, dir := range homes {
+		r.Rules = append(r.Rules, permission.Rule{
+			Action: permission.Deny, Tool: "*", Match: map[string]string{"path": permission.Literal(filepath.Join(dir, seal.Name))}, Reason: "it is the key of this home",
+		})
+	}
+	return r
 }

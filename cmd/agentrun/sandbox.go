@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentrun/agentrun/config"
+	"github.com/agentrun/agentrun/internal/seal"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/tool/ssh"
@@ -122,7 +123,7 @@ func (e *environment) policy(s *session.Session, c *confinement, dir string) (*s
 }
 
 // ownFiles are what a command in a sandbox must not change of a session: its home, and a log elsewhere; and where the
-// sockets are over which it could ask for a command outside.
+// sockets are over which it could ask for a command outside, and the key of what a log may permit.
 func ownFiles(s *session.Session) (protected, hidden []string) {
 	home := s.Home()
 	protected = []string{home}
@@ -131,7 +132,7 @@ func ownFiles(s *session.Session) (protected, hidden []string) {
 			protected = append(protected, path)
 		}
 	}
-	return protected, append([]string{filepath.Join(home, "run")}, ssh.Sockets()...)
+	return protected, append([]string{filepath.Join(home, "run"), filepath.Join(home, seal.Name)}, ssh.Sockets()...)
 }
 
 // sandboxResult is what of a run in a sandbox is printed with --json.
