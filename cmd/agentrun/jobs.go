@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentrun/agentrun/internal/notify"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool/bash"
-	"github.com/agentrun/agentrun/tool/read"
 )
 
 func newJobsCommand(env *environment) *cobra.Command {
@@ -123,41 +118,6 @@ it is that of the job, 124 when it still runs, 125 when nobody knows it.`,
 	}
 	cmd.Flags().BoolVar(&status, "status", false, "exit with the status of the job")
 	cmd.Flags().Var(&most, "timeout", "wait for `TIME` at most")
-	return cmd
-}
-
-func newJobsTailCommand(env *environment) *cobra.Command {
-	var (
-		lines  int64
-		follow bool
-		screen bool
-	)
-	cmd := &cobra.Command{
-		Use:   "tail ID",
-		Short: "Show the end of a job's output",
-		Long: `tail shows the last lines of what a job has printed until now. With --follow it
-shows all of it, and what comes, until the job has ended.
-
-With --screen it shows the screen of a running job that has a terminal (jobs
-start --pty) as it is now.
-
-With --json it prints the object of the job with one more member: output.`,
-		Args: positional(1, 1, "the id of a job"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return env.withJob(cmd.Context(), args[0], func(ctx context.Context, s *session.Session, j supervisor.Job) error {
-				switch {
-				case screen:
-					return env.showScreen(ctx, s, j)
-				case follow:
-					return env.followJob(ctx, s, j)
-				}
-				return env.tailJob(ctx, j, lines)
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&screen, "screen", false, "show what the terminal of a job shows now")
-	cmd.Flags().Int64VarP(&lines, "lines", "n", 50, "show the last `N` lines")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
 	return cmd
 }
 
@@ -365,69 +325,4 @@ func (e *environment) quietly(ctx context.Context, s *session.Session, n int64) 
 		return nil
 	}
 	return e.printJobAgain(ctx, s, n)
-}
-
-func (e *environment) tailJob(ctx context.Context, j supervisor.Job, lines int64) error {
-	if lines < 1 {
-		return usagef("--lines %d: give a positive number", lines)
-	}
-	o := &lazyOpener{env: e}
-	page, err := read.Read(ctx, o, fmt.Sprintf("%s:-%d", j.Artifact, lines), read.Options{})
-	err = errors.Join(err, o.close())
-	if err != nil {
-		return err
-	}
-	if e.json {
-		return printJSON(e.stdout, struct {
-			supervisor.Job
-			Output string `json:"output"`
-		}{j, page.Text})
-	}
-	_, err = io.WriteString(e.stdout, page.Text)
-	return err
-}
-
-// followJob prints the output of a job from its beginning until its end.
-func (e *environment) followJob(ctx context.Context, s *session.Session, j supervisor.Job) error {
-	if e.json {
-		return usagef("--follow prints output alone: leave --json out, or use agentrun follow --json --artifacts")
-	}
-	dir := e.artifacts(s)
-	if dir == nil {
-		return errNoArtifacts
-	}
-	r, err := dir.Open(ctx, j.Number)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	watch, stop := context.WithCancel(ctx)
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	defer stop()
-	waiting.Go(func() {
-		defer stop()
-		_ = e.supervisorOf(s).Wait(watch, j.Number) // an error is that nobody owns it: it has ended
-	})
-	w := notify.Open(false)
-	defer w.Close()
-	w.Add(dir.Path())
-	out := newLiveView(e.stdout)
-	buf := make([]byte, 64<<10)
-	for off, last := int64(0), false; ; {
-		n, err := r.ReadAt(buf, off)
-		off += int64(n)
-		if _, err := out.Write(buf[:n]); err != nil {
-			return nil // who read it has seen enough
-		}
-		switch {
-		case n > 0:
-			continue
-		case err != nil && !errors.Is(err, io.EOF):
-			return err
-		case last:
-			return errors.Join(out.finish(), ctx.Err())
-		}
-		last = w.Wait(watch, func(path string) bool { return strings.HasSuffix(path, ".log") }) != nil // what came before the end is read once more
-	}
 }
