@@ -26,6 +26,9 @@ type dialect struct {
 	args         []string
 }
 
+// atMark begins the last line of a state: the directory of the shell, unless it has control characters in its name.
+const atMark = "#at "
+
 // It splits nothing by IFS, which a script may have made something else for good. The loop is one line, so that what bash says of line n of a script names line n.
 var bashDialect = &dialect{
 	name: "bash",
@@ -55,11 +58,12 @@ __agentrun_save() {
 	builtin alias -p
 	builtin trap -p
 	builtin umask -p
-	builtin printf 'builtin cd -- %q\n' "$PWD"
+	builtin printf 'builtin cd -- %q || builtin cd -P -- .\n' "$PWD" # PWD is where it is, also when that is gone
 	builtin printf 'builtin set --'; (($#)) && builtin printf ' %q' "$@"
 	builtin printf '\n'
 	[[ ${__agentrun_term+set} ]] && builtin printf '%s\n' 'TERM=$__agentrun_term; builtin unset -v __agentrun_term'
 	builtin set +o
+	[[ $PWD == *[[:cntrl:]]* ]] || builtin printf '` + atMark + `%s\n' "$PWD"
 }
 __agentrun_say() {
 	builtin printf 'bash: a break or continue that is in no loop ended the script\n' >&"$__agentrun_err"
@@ -146,9 +150,10 @@ __agentrun_save() {
 	printf '%s\n' 'trap -- "${__agentrun_trap:-$__agentrun_bare}" EXIT' # not told while it runs
 	printf 'umask '
 	umask
-	printf '%s\n' 'cd -- "$PWD"'
+	printf '%s\n' 'cd -- "$PWD" || cd -P -- .'
 	[ "${__agentrun_term+set}" ] && printf '%s\n' 'TERM=$__agentrun_term; unset __agentrun_term'
 	set +o
+	case $PWD in *[[:cntrl:]]*) ;; *) printf '` + atMark + `%s\n' "$PWD" ;; esac
 }
 __agentrun_say() {
 	echo 'sh: a break or continue that is in no loop ended the script' >&"$__agentrun_err"
@@ -249,9 +254,10 @@ __agentrun_save() {
 	[[ -z $__agentrun_trap ]] || builtin print -r -- "builtin trap -- ${(qqqq)__agentrun_trap} EXIT"
 	builtin print -rn -- 'builtin umask '
 	builtin umask
-	builtin print -r -- "builtin cd -- ${(qqqq)PWD}"
+	builtin print -r -- "builtin cd -- ${(qqqq)PWD} || builtin cd -P -- ."
 	builtin print -r -- "builtin set -- ${(@qqqq)@}"
 	[[ -z ${__agentrun_term+set} ]] || builtin print -r -- "TERM=${(qqqq)__agentrun_term}"
+	[[ $PWD == *[[:cntrl:]]* ]] || builtin print -r -- "` + atMark + `$PWD"
 }
 __agentrun_say() {
 	builtin print -r -- 'zsh: a break or continue that is in no loop ended the script' >&$__agentrun_err

@@ -164,11 +164,13 @@ func (s *Shell) start(ctx context.Context, kill <-chan struct{}, terminal *bash.
 	i.control.Start()
 	i.out.Start()
 	i.err.Start()
+	want := s.lastDirectory() // the call below leaves a state of its own
 	// The boot file is read once; the first call says that it was.
 	if exit, ended, err := i.run(ctx, &bash.Script{Text: ":", Kill: kill}); err != nil || ended {
 		i.close()
 		return nil, errors.Join(fmt.Errorf("starting the shell %s: it ended at once, with status %d", s.path, exit.Code), err)
 	}
+	s.moved = i.strayedFrom(want)
 	return i, nil
 }
 
@@ -180,35 +182,6 @@ func (i *instance) gone() bool {
 	default:
 		return false
 	}
-}
-
-// place checks where a script is to run. One that goes on in a directory that is gone begins where the shell began, and
-// the note says so.
-func (i *instance) place(c *bash.Script) (placed *bash.Script, note string, err error) {
-	if c.Dir != "" {
-		return c, "", bash.CheckDirectory(c.Dir)
-	}
-	at, err := os.Readlink("/proc/" + strconv.Itoa(i.shim.PID()) + "/cwd")
-	if err != nil || !vanished(at) {
-		return c, "", nil
-	}
-	if err := bash.CheckDirectory(i.shell.opts.Dir); err != nil {
-		return c, "", err
-	}
-	moved := *c
-	moved.Dir = i.shell.opts.Dir
-	return &moved, fmt.Sprintf("The shell's directory %s is gone: this script began in %s", strings.TrimSuffix(at, deleted), moved.Dir), nil
-}
-
-// deleted is what /proc puts behind the path of a directory that has none any more.
-const deleted = " (deleted)"
-
-func vanished(at string) bool {
-	if !strings.HasSuffix(at, deleted) {
-		return false
-	}
-	_, err := os.Stat(at) // a name may end like that
-	return err != nil
 }
 
 // run runs one script and reports whether the shell ended with it.

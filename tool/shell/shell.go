@@ -100,6 +100,7 @@ type Shell struct {
 
 	live  *instance    // owned by who has the turn
 	stale bool         // the state of live is not the last one: a script at a terminal has left another
+	moved string       // where live should be and is not, because that is gone; "" is nowhere. The next script is told
 	pid   atomic.Int64 // of the last one, 0 before there was one
 }
 
@@ -248,10 +249,12 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		s.live, s.stale = live, false
 		s.pid.Store(int64(live.shim.PID()))
 	}
+	s.live.reload = s.stale
 	c, note, err := s.live.place(c)
 	if err != nil {
 		return bash.Exit{Code: bash.CodeFailure}, err
 	}
+	s.stale = false
 	if note != "" {
 		notes = append(notes, note)
 	}
@@ -265,7 +268,6 @@ func (s *Shell) run(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 		within.Stdin = stdin
 		c = &within
 	}
-	s.live.reload, s.stale = s.stale, false
 	exit, ended, err := s.live.run(ctx, c)
 	if s.exchange.box != nil {
 		exit.Limits = s.exchange.box.Settle(syscall.WaitStatus(exit.Code << 8))
@@ -303,10 +305,14 @@ func (s *Shell) atTerminal(ctx context.Context, c *bash.Script) (bash.Exit, erro
 		return exit, err
 	}
 	defer live.close()
-	if c, _, err = live.place(c); err != nil {
+	c, note, err := live.place(c)
+	if err != nil {
 		return bash.Exit{Code: bash.CodeFailure}, err
 	}
 	exit, _, err = live.run(ctx, c)
+	if note != "" {
+		exit.Notes = append([]string{note}, exit.Notes...)
+	}
 	if s.exchange.box != nil {
 		exit.Limits = s.exchange.box.Settle(syscall.WaitStatus(exit.Code << 8))
 	}

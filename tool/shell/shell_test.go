@@ -93,6 +93,61 @@ func TestTheStateOutlivesTheShell(t *testing.T) {
 	}
 }
 
+func TestADirectoryThatIsGoneIsTold(t *testing.T) {
+	for _, kind := range []string{"bash", "sh", "zsh"} {
+		if _, err := exec.LookPath(kind); err != nil {
+			t.Logf("without %s, which is not installed", kind)
+			continue
+		}
+		for _, c := range []struct{ name, before, after string }{
+			{"it went while the shell lived", "", ""},
+			{"the shell had ended", "exit 0", ""},
+			{"the shell was killed", "kill -KILL $$", ""},
+			{"its name needs quotes", "exit 0", "a  'b\\"},
+		} {
+			home := t.TempDir()
+			away := home + "/away" + c.after
+			s := open(t, Options{Path: kind, Dir: home})
+			if err := os.Mkdir(away, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			run(t, s, "a=1; cd "+bash.Quote([]string{away}))
+			if c.before != "" {
+				run(t, s, c.before)
+			}
+			if err := os.Remove(away); err != nil {
+				t.Fatal(err)
+			}
+			s.Directory() // asking where it is does not take the note away
+			got, exit := run(t, s, `pwd; echo "$PWD $a"`)
+			if want := home + "\n" + home + " 1\n"; got != want {
+				t.Errorf("%s, %s: %q, want %q", kind, c.name, got, want)
+			}
+			if want := "The shell's directory " + away + " is gone: this script began in " + home; len(exit.Notes) != 1 || exit.Notes[0] != want {
+				t.Errorf("%s, %s: %q, want %q", kind, c.name, exit.Notes, want)
+			}
+			if _, exit := run(t, s, "pwd"); len(exit.Notes) > 0 {
+				t.Errorf("%s, %s: told once more: %q", kind, c.name, exit.Notes)
+			}
+		}
+	}
+}
+
+func TestADirectoryBehindALinkIsThereAgain(t *testing.T) {
+	home := t.TempDir()
+	if err := os.Mkdir(home+"/real", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", home+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, Options{Dir: home})
+	run(t, s, "cd link; exit 0")
+	if got, exit := run(t, s, "pwd"); got != home+"/link\n" || len(exit.Notes) > 0 {
+		t.Errorf("%q, %q", got, exit.Notes)
+	}
+}
+
 func TestASyntaxErrorEndsTheScriptAlone(t *testing.T) {
 	s := open(t, Options{})
 	run(t, s, "a=1")
