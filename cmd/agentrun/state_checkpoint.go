@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,14 +50,15 @@ func (e *environment) stateCheckpoint(ctx context.Context, arg string, flag stor
 		return err
 	}
 	defer func() { err = closeSession(s, err) }()
-	kept, done, err := flag.openPointers(ctx, e, m)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	projector := conversation.NewSessionProjector(m, s, kept.blobs)
+	return flag.withPointers(ctx, e, m, func(kept keptStates) error {
+		return e.keepState(ctx, kept, s.ID(), conversation.NewSessionProjector(m, s, kept.blobs))
+	})
+}
+
+// keepState makes a checkpoint of a session and reports it.
+func (e *environment) keepState(ctx context.Context, kept keptStates, id string, projector *conversation.SessionProjector) error {
 	for try := 1; ; try++ {
-		p, err := kept.checkpoint(ctx, s.ID(), projector)
+		p, err := kept.checkpoint(ctx, id, projector)
 		if errors.Is(err, pointers.ErrConflict) && try < checkpointTries {
 			continue
 		}
@@ -64,16 +66,16 @@ func (e *environment) stateCheckpoint(ctx context.Context, arg string, flag stor
 			return err
 		}
 		e.tellHoles(p.Holes)
-		if err := e.sendCheckpoint(ctx, kept, s.ID()); err != nil {
+		if err := e.sendCheckpoint(ctx, kept, id); err != nil {
 			return err
 		}
 		if e.json {
 			return printJSON(e.stdout, struct {
 				Conversation string `json:"conversation"`
 				Blob         string `json:"blob"`
-			}{s.ID(), p.Root.String()})
+			}{id, p.Root.String()})
 		}
-		e.remark("conversation %s is kept: %s, %s", s.ID(), p.Root, count(int64(p.Turns), "turn", "turns"))
+		e.remark("conversation %s is kept: %s, %s", id, p.Root, count(int64(p.Turns), "turn", "turns"))
 		return nil
 	}
 }
@@ -178,27 +180,34 @@ for the latest state), blob, time (null where that is not known).`,
 	return cmd
 }
 
-func (e *environment) stateCheckpoints(ctx context.Context, conversationID string, flag storeFlag, history bool) (err error) {
+func (e *environment) stateCheckpoints(ctx context.Context, arg string, flag storeFlag, history bool) error {
 	m, err := e.manager()
 	if err != nil {
 		return err
 	}
-	kept, done, err := flag.openPointers(ctx, e, m)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	list := kept.pointers.List(ctx)
-	if history {
-		list = kept.pointers.Local.History(ctx, conversationID)
-	}
+	return flag.withPointers(ctx, e, m, func(kept keptStates) error {
+		id := ""
+		if arg != "" {
+			if id, err = kept.find(ctx, arg); err != nil {
+				return err
+			}
+		}
+		if history {
+			return e.printPointers(kept.pointers.Local.History(ctx, id), id)
+		}
+		return e.printPointers(kept.pointers.List(ctx), id)
+	})
+}
+
+// printPointers prints the pointers of a conversation, "" for all.
+func (e *environment) printPointers(list iter.Seq2[pointers.Pointer, error], id string) error {
 	out := table(e.stdout)
 	if !e.json && !e.quiet {
 		fmt.Fprintln(out, "CONVERSATION\tMESSAGE\tBLOB\tTIME")
 	}
 	var failed error
 	for p, err := range list {
-		if conversationID != "" && p.Conversation != conversationID && p.Conversation != "" {
+		if id != "" && p.Conversation != id && p.Conversation != "" {
 			continue // also damage of another one
 		}
 		if err != nil {
@@ -240,13 +249,14 @@ func newStateRestoreCommand(env *environment) *cobra.Command {
 		Use:   "restore CONVERSATION",
 		Short: "Make a new session of a state that is kept",
 		Long: `restore makes a session of the latest state of a conversation, or with --bubble
-of the one at a message; agentrun state checkpoints lists them. It has the id of
-the conversation where the home has no session of that id, else a new one: what
-is there stays as it is.
+of the one at a message; agentrun state checkpoints lists them. Of both ids the
+beginning is enough where it fits one alone. The session has the id of the
+conversation where the home has no session of that id, else a new one: what is
+there stays as it is.
 
 With --json it prints an object: session, path.`,
 		Example: `  agentrun state restore 01a1fa9b-79d4-7b5c-8c8e-0b6c2f0a9d11
-  agentrun state restore CONVERSATION --bubble ID --store dir:/mnt/blobs`,
+  agentrun state restore 01a1fa9b --bubble ID --store dir:/mnt/blobs`,
 		Args: positional(1, 1, "the conversation to restore; agentrun state checkpoints lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.interruptible(cmd.Context(), func(ctx context.Context) error {
@@ -260,7 +270,7 @@ With --json it prints an object: session, path.`,
 	return cmd
 }
 
-func (e *environment) stateRestore(ctx context.Context, conversationID, bubble string, flag storeFlag, o conversation.ImportOptions) (err error) {
+func (e *environment) stateRestore(ctx context.Context, arg, bubble string, flag storeFlag, o conversation.ImportOptions) error {
 	if e.session != "" {
 		return usagef("restore makes a session of its own: leave --session out")
 	}
@@ -268,17 +278,15 @@ func (e *environment) stateRestore(ctx context.Context, conversationID, bubble s
 	if err != nil {
 		return err
 	}
-	kept, done, err := flag.openPointers(ctx, e, m)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	p, err := kept.pointers.Get(ctx, conversationID, bubble)
-	if errors.Is(err, pointers.ErrNotFound) {
-		return fmt.Errorf("%w; agentrun state checkpoints lists those there are", err)
-	}
-	if err != nil {
-		return err
-	}
-	return e.importState(ctx, m, kept.blobs, p.Ref, o)
+	return flag.withPointers(ctx, e, m, func(kept keptStates) error {
+		id, err := kept.find(ctx, arg)
+		if err != nil {
+			return err
+		}
+		p, err := kept.findBubble(ctx, id, bubble)
+		if err != nil {
+			return err
+		}
+		return e.importState(ctx, m, kept.blobs, p.Ref, o)
+	})
 }

@@ -36,32 +36,31 @@ With --json it prints an object: conversation.`,
 	return cmd
 }
 
-func (e *environment) stateForget(ctx context.Context, conversationID string, flag storeFlag) (err error) {
+func (e *environment) stateForget(ctx context.Context, arg string, flag storeFlag) error {
 	m, err := e.manager()
 	if err != nil {
 		return err
 	}
-	kept, done, err := flag.openPointers(ctx, e, m)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	remover, ok := kept.pointers.Local.(pointers.Remover)
-	if !ok {
-		return fmt.Errorf("forgetting conversation %s: checkpoints cannot be given up in that store", conversationID)
-	}
-	err = remover.Remove(ctx, conversationID)
-	if errors.Is(err, pointers.ErrNotFound) {
-		return fmt.Errorf("%w; agentrun state checkpoints lists those there are", err)
-	}
-	if err != nil {
-		return err
-	}
-	if e.json {
-		return printJSON(e.stdout, struct {
-			Conversation string `json:"conversation"`
-		}{conversationID})
-	}
-	e.remark("the checkpoints of conversation %s are given up", conversationID)
-	return nil
+	return flag.withPointers(ctx, e, m, func(kept keptStates) error {
+		id, err := kept.find(ctx, arg)
+		if err != nil {
+			return err
+		}
+		remover, ok := kept.pointers.Local.(pointers.Remover)
+		if !ok {
+			return fmt.Errorf("forgetting conversation %s: checkpoints cannot be given up in that store", id)
+		}
+		if err := remover.Remove(ctx, id); errors.Is(err, pointers.ErrNotFound) {
+			return unknownConversation(id)
+		} else if err != nil {
+			return err
+		}
+		if e.json {
+			return printJSON(e.stdout, struct {
+				Conversation string `json:"conversation"`
+			}{id})
+		}
+		e.remark("the checkpoints of conversation %s are given up", id)
+		return nil
+	})
 }

@@ -89,22 +89,22 @@ func (f *storeFlag) open(ctx context.Context, e *environment, m *session.Manager
 	return stack.Store, stack.Close, nil
 }
 
-// openPointers opens a store with the pointers that are beside it.
-func (f *storeFlag) openPointers(ctx context.Context, e *environment, m *session.Manager) (keptStates, func() error, error) {
+// withPointers opens a store, else the home, with the pointers that are beside it, lets use have them, and closes them.
+func (f *storeFlag) withPointers(ctx context.Context, e *environment, m *session.Manager, use func(kept keptStates) error) (err error) {
 	if f.url == "" && !f.given {
 		local := pointers.OpenDir(pointers.DirOf(m.Home()), pointers.DirOptions{})
-		return keptStates{blobs: m.Blobs(), pointers: storeurl.Pointers{Local: local}}, func() error { return nil }, nil
+		return use(keptStates{blobs: m.Blobs(), pointers: storeurl.Pointers{Local: local}})
 	}
 	stack, err := f.openStack(ctx, e)
 	if err != nil {
-		return keptStates{}, nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, stack.Close()) }()
 	p, err := stack.Pointers(ctx)
 	if err != nil {
-		_ = stack.Close() // which nothing was stored in
-		return keptStates{}, nil, err
+		return err
 	}
-	return keptStates{stack.Store, p, stack}, stack.Close, nil
+	return use(keptStates{stack.Store, p, stack})
 }
 
 // sendFor is how long a remote is waited for that has what it is sent on disk here.

@@ -149,6 +149,9 @@ func (d *Dir) set(conversation string, changes []Change) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(s.Set) == 0 {
+		return f.Sync() // who set that may have died before it was safe
+	}
 	return d.append(f, j.whole, s.line())
 }
 

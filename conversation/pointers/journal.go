@@ -111,12 +111,15 @@ func (j journal) find(conversation, bubble string) Pointer {
 	return Pointer{Conversation: conversation, Bubble: bubble}
 }
 
-// change returns the line that changes come to.
+// change returns the line that changes come to; one that sets nothing where all is so already.
 func (j journal) change(conversation string, changes []Change, now time.Time) (set, error) {
 	s := set{Time: now.UTC()}
 	for _, c := range changes {
 		if is := j.find(conversation, c.Bubble).Ref; is != c.Old {
 			return s, &ConflictError{conversation, c.Bubble, is}
+		}
+		if c.New == c.Old {
+			continue
 		}
 		s.Set = append(s.Set, setting{c.Bubble, c.New.Hex(), c.New})
 	}
@@ -126,7 +129,7 @@ func (j journal) change(conversation string, changes []Change, now time.Time) (s
 // history is all that was set, newest first.
 func (j journal) history(conversation string) (all []Pointer) {
 	for _, s := range slices.Backward(j.sets) {
-		for _, one := range s.Set {
+		for _, one := range slices.Backward(s.Set) {
 			all = append(all, Pointer{conversation, one.Bubble, one.ref, s.Time})
 		}
 	}

@@ -42,7 +42,7 @@ func found(p Pointer, err error) (Pointer, error) {
 		return Pointer{}, fmt.Errorf("reading %s: %w", Name(p.Conversation, p.Bubble), err)
 	}
 	if p.Ref.IsZero() {
-		return Pointer{}, fmt.Errorf("%w: %s is not set", ErrNotFound, Name(p.Conversation, p.Bubble))
+		return Pointer{}, NotSet(p.Conversation, p.Bubble)
 	}
 	return p, nil
 }
@@ -59,7 +59,7 @@ func (m *Memory) CompareAndSet(ctx context.Context, conversation string, changes
 	defer m.mu.Unlock()
 	j := m.journals[conversation]
 	s, err := j.change(conversation, changes, time.Now())
-	if err != nil {
+	if err != nil || len(s.Set) == 0 {
 		return err
 	}
 	if m.journals == nil {

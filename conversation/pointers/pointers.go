@@ -21,7 +21,7 @@ type Pointer struct {
 	Conversation string
 	Bubble       string      // the message at which the state was that; "" for the latest one
 	Ref          blobref.Ref // the blob; never zero in what a store returns
-	Time         time.Time   // when it was set, in UTC; zero where that is not known
+	Time         time.Time   // when it was set to that, in UTC; zero where that is not known
 }
 
 // Change makes a pointer Ref New where it is Old. The zero Ref is that of no pointer.
@@ -37,15 +37,17 @@ type Pointers interface {
 	Get(ctx context.Context, conversation, bubble string) (Pointer, error)
 
 	// CompareAndSet makes changes of one conversation, in their order, and returns when they are safe. Where the first of
-	// them does not find its Old, nothing is changed, and the error is a *ConflictError. Implementations say whether
-	// several changes are made together or one after the other.
+	// them does not find its Old, nothing is changed, and the error is a *ConflictError. One whose New is its Old changes
+	// nothing: neither the time nor the history. Implementations say whether several changes are made together or one
+	// after the other.
 	CompareAndSet(ctx context.Context, conversation string, changes ...Change) error
 
 	// List yields every pointer that is set. An error may be yielded for one conversation, with its name in the Pointer,
 	// and the list goes on; an error without a name ends it.
 	List(ctx context.Context) iter.Seq2[Pointer, error]
 
-	// History yields what the pointers of a conversation were set to, newest first, those that are set now included.
+	// History yields what the pointers of a conversation were set to, newest first (of those set together, the last one
+	// first), those that are set now included, and those that were given up not.
 	History(ctx context.Context, conversation string) iter.Seq2[Pointer, error]
 }
 
@@ -53,7 +55,7 @@ type Pointers interface {
 type Remover interface {
 	// Remove gives up all pointers of a conversation, also those that are damaged, and returns when they are gone for
 	// good; setting begins anew after it. Errors match ErrNotFound where nothing is stored of the conversation. What the
-	// pointers refer to stays. Implementations say what becomes of the history, and of a removal that fails halfway.
+	// pointers refer to stays; the history goes. Implementations say what becomes of a removal that fails halfway.
 	Remove(ctx context.Context, conversation string) error
 }
 
@@ -93,6 +95,11 @@ func Name(conversation, bubble string) string {
 		return "the checkpoint of conversation " + conversation
 	}
 	return "the checkpoint of conversation " + conversation + " at message " + bubble
+}
+
+// NotSet is the error about a pointer that is not set.
+func NotSet(conversation, bubble string) error {
+	return fmt.Errorf("%w: %s is not set", ErrNotFound, Name(conversation, bubble))
 }
 
 // maxID bounds ids so that they stay names of files and objects, with room for what is put behind them.

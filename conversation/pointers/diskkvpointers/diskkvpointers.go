@@ -37,7 +37,7 @@ func (s Store) Get(ctx context.Context, conversation, bubble string) (pointers.P
 	}
 	p, err := get(ctx, conversation)
 	if errors.Is(err, diskkv.ErrNoRecord) {
-		return pointers.Pointer{}, fmt.Errorf("%w: %w", pointers.ErrNotFound, err)
+		return pointers.Pointer{}, pointers.NotSet(conversation, bubble)
 	}
 	if err != nil {
 		return pointers.Pointer{}, err
@@ -63,7 +63,7 @@ func (s Store) CompareAndSet(ctx context.Context, conversation string, changes .
 }
 
 // Remove gives up the pointers of a conversation, one after the other: with an error, some may be gone. The file keeps
-// what they were, for History.
+// what they were, which History does not tell any more.
 func (s Store) Remove(ctx context.Context, conversation string) error {
 	if err := pointers.CheckID("conversation", conversation); err != nil {
 		return err
@@ -100,16 +100,21 @@ func (s Store) History(ctx context.Context, conversation string) iter.Seq2[point
 		return func(yield func(pointers.Pointer, error) bool) { yield(pointers.Pointer{}, err) }
 	}
 	return func(yield func(pointers.Pointer, error) bool) {
-		var all []pointers.Pointer // the file has them in the order in which they were set
-		for p, err := range convert(s.file.History(ctx, conversation)) {
+		var all []diskkv.Pointer // the file has them in the order in which they were set
+		for p, err := range s.file.History(ctx, conversation) {
 			if err != nil {
-				yield(p, err)
+				yield(pointers.Pointer(p), err)
 				return
 			}
 			all = append(all, p)
 		}
+		gone := map[string]bool{} // bubbles whose pointers were given up, behind what they were set to since
 		for _, p := range slices.Backward(all) {
-			if !yield(p, nil) {
+			switch {
+			case p.Ref.IsZero():
+				gone[p.Bubble] = true
+			case gone[p.Bubble] || pointers.CheckGet(p.Conversation, p.Bubble) != nil:
+			case !yield(pointers.Pointer(p), nil):
 				return
 			}
 		}
@@ -120,7 +125,7 @@ func convert(list iter.Seq2[diskkv.Pointer, error]) iter.Seq2[pointers.Pointer, 
 	return func(yield func(pointers.Pointer, error) bool) {
 		for p, err := range list {
 			if err == nil && (p.Ref.IsZero() || pointers.CheckGet(p.Conversation, p.Bubble) != nil) {
-				continue // a removal, in the history, or what cannot be named
+				continue // what cannot be named
 			}
 			if !yield(pointers.Pointer(p), err) {
 				return

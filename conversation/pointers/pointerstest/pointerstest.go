@@ -47,6 +47,9 @@ func wantGet(t *testing.T, p pointers.Pointers, conversation, bubble string, wan
 	t.Helper()
 	got, err := p.Get(t.Context(), conversation, bubble)
 	if want.IsZero() {
+		if err != nil && !strings.Contains(err.Error(), pointers.Name(conversation, bubble)+" is not set") {
+			t.Errorf("Get says %v", err)
+		}
 		if !errors.Is(err, pointers.ErrNotFound) || got != (pointers.Pointer{}) {
 			t.Fatalf("Get(%s, %q) = %v, %v; want ErrNotFound", conversation, bubble, got, err)
 		}
@@ -76,8 +79,37 @@ func (s suite) testSet(t *testing.T) {
 	wantGet(t, p, "d", "", blobref.Ref{})
 	mustSet(t, p, "c", pointers.Change{Old: ref(1), New: ref(2)})
 	wantGet(t, p, "c", "", ref(2))
-	mustSet(t, p, "c", pointers.Change{Old: ref(2), New: ref(2)}) // which is a checkpoint, too
-	wantGet(t, p, "c", "", ref(2))
+	before, err := p.Get(t.Context(), "c", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSet(t, p, "c", pointers.Change{Old: ref(2), New: ref(2)}) // which changes nothing
+	if after, err := p.Get(t.Context(), "c", ""); err != nil || !after.Time.Equal(before.Time) || after.Ref != ref(2) {
+		t.Errorf("what was set to what it is was %v and is %v, %v", before, after, err)
+	}
+	wantHistory(t, p, "c", ref(2).Hex(), ref(1).Hex())
+	var conflict *pointers.ConflictError
+	if err := p.CompareAndSet(t.Context(), "c", pointers.Change{Old: ref(1), New: ref(1)}); !errors.As(err, &conflict) || conflict.Now != ref(2) {
+		t.Errorf("setting what is another to itself = %v", err)
+	}
+	mustSet(t, p, "c", pointers.Change{Old: ref(2), New: ref(2)}, pointers.Change{Bubble: "b", New: ref(2)})
+	wantGet(t, p, "c", "b", ref(2))
+	wantHistory(t, p, "c", "b"+ref(2).Hex(), ref(2).Hex(), ref(1).Hex())
+}
+
+// wantHistory compares a history, each a bubble and a blob.
+func wantHistory(t *testing.T, p pointers.Pointers, conversation string, want ...string) {
+	t.Helper()
+	var got []string
+	for one, err := range p.History(t.Context(), conversation) {
+		if err != nil || one.Conversation != conversation {
+			t.Fatal(one, err)
+		}
+		got = append(got, one.Bubble+one.Ref.Hex())
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("History yields\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 }
 
 func (s suite) testConflict(t *testing.T) {
@@ -118,17 +150,10 @@ func (s suite) testHistory(t *testing.T) {
 	mustSet(t, p, "c", pointers.Change{Old: ref(1), New: ref(2)})
 	mustSet(t, p, "other", pointers.Change{New: ref(9)})
 	mustSet(t, p, "c", pointers.Change{Old: ref(2), New: ref(1)})
-	var got []string
-	for one, err := range p.History(t.Context(), "c") {
-		if err != nil || one.Conversation != "c" {
-			t.Fatal(one, err)
-		}
-		got = append(got, one.Bubble+one.Ref.Hex())
-	}
-	want := []string{ref(1).Hex(), ref(2).Hex(), "b" + ref(1).Hex(), ref(1).Hex()}
-	if strings.Join(got, " ") != strings.Join(want, " ") {
-		t.Errorf("History yields\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	wantHistory(t, p, "c", ref(1).Hex(), ref(2).Hex(), "b"+ref(1).Hex(), ref(1).Hex())
+	// Of what is set together the last one is the newest.
+	mustSet(t, p, "d", pointers.Change{New: ref(1)}, pointers.Change{Bubble: "b", New: ref(1)}, pointers.Change{Bubble: "a", New: ref(1)})
+	wantHistory(t, p, "d", "a"+ref(1).Hex(), "b"+ref(1).Hex(), ref(1).Hex())
 }
 
 func (s suite) testList(t *testing.T) {
@@ -186,6 +211,7 @@ func (s suite) testRemove(t *testing.T) {
 	for _, bubble := range []string{"", "b", "b2"} {
 		wantGet(t, p, "c", bubble, blobref.Ref{})
 	}
+	wantHistory(t, p, "c")
 	if err := r.Remove(t.Context(), "c"); !errors.Is(err, pointers.ErrNotFound) {
 		t.Errorf("Remove once more = %v", err)
 	}
@@ -202,15 +228,7 @@ func (s suite) testRemove(t *testing.T) {
 	mustSet(t, p, "c", pointers.Change{New: ref(3)}) // as at first
 	mustSet(t, p, "c", pointers.Change{Old: ref(3), New: ref(4)})
 	wantGet(t, p, "c", "", ref(4))
-	n := 0
-	for one, err := range p.History(t.Context(), "c") {
-		if err != nil || one.Ref.IsZero() {
-			t.Errorf("History yields %v, %v", one, err)
-		}
-		if n++; n == 1 && one.Ref != ref(4) {
-			t.Errorf("History begins with %v", one)
-		}
-	}
+	wantHistory(t, p, "c", ref(4).Hex(), ref(3).Hex())
 }
 
 func (s suite) testInvalid(t *testing.T) {

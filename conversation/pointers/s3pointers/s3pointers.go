@@ -106,7 +106,7 @@ func (s *Store) Get(ctx context.Context, conversation, bubble string) (pointers.
 	}
 	v, _, err := s.read(ctx, folder(conversation, bubble)+nowName)
 	if err == nil && v.ref.IsZero() {
-		err = pointers.ErrNotFound
+		return pointers.Pointer{}, pointers.NotSet(conversation, bubble)
 	}
 	if err != nil {
 		return pointers.Pointer{}, fmt.Errorf("reading %s: %w", pointers.Name(conversation, bubble), err)
@@ -139,6 +139,9 @@ func (s *Store) set(ctx context.Context, conversation string, c pointers.Change)
 	}
 	if is.ref != c.Old {
 		return &pointers.ConflictError{Conversation: conversation, Bubble: c.Bubble, Now: is.ref}
+	}
+	if c.New == c.Old {
+		return nil
 	}
 	next := value{Blob: c.New.Hex(), Time: s.now().UTC()}
 	if !version.IsZero() {
