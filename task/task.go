@@ -116,6 +116,8 @@ type Subagent struct {
 	// Dir is where it works, and all that it may change if it is Isolated.
 	Dir      string
 	Isolated bool // or one above it is
+	// Repository is that of git which the files belong to and which is not among them, to be read alone; "" without one.
+	Repository string
 }
 
 // Tree is the subagents of one run.
@@ -152,6 +154,7 @@ type Parent struct {
 	line     []Type // its own, and those of the agents above it
 	dir      string // where it works
 	isolated bool
+	repo     string // of the files, where it is elsewhere
 	depth    int
 	slot     *slot
 	kin      *kin

@@ -108,9 +108,12 @@ func (t *Tree) work(ctx context.Context, p *Parent, j *job, s *slot, shared stri
 	if r.end.Isolation == isolation.None {
 		r.end.Isolation = ""
 	}
-	of := Subagent{ID: j.id, Type: j.typ, Session: log, Dir: p.dir, Isolated: p.isolated}
+	of := Subagent{ID: j.id, Type: j.typ, Session: log, Dir: p.dir, Isolated: p.isolated, Repository: p.repo}
 	if space != nil {
 		of.Dir, of.Isolated = space.Dir(), true
+		if of.Repository, err = space.Repository(ctx); err != nil {
+			return r.crashed(ctx, err)
+		}
 	}
 	if r, err = t.run(ctx, p, j, s, shared, r, of, said, begun); err == nil && space != nil && !r.goesOn(ctx, j) {
 		err = t.handIn(context.WithoutCancel(ctx), space, &r)
@@ -136,7 +139,7 @@ func (t *Tree) run(ctx context.Context, p *Parent, j *job, s *slot, shared strin
 	log := of.Session
 	limits := j.limits(t.o.Limits)
 	budget := agent.NewBudget(p.Budget, limits)
-	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, line: append(slices.Clip(p.line), j.typ), slot: s, dir: of.Dir, isolated: of.Isolated})
+	self := t.withKin(Parent{ID: j.id, Session: log, Budget: budget, Model: j.model, Spawns: j.typ.Spawns, depth: p.depth + 1, line: append(slices.Clip(p.line), j.typ), slot: s, dir: of.Dir, isolated: of.Isolated, repo: of.Repository})
 	defer self.Stop()
 	tools, release, err := t.toolsOf(ctx, self, of)
 	if err != nil {

@@ -80,6 +80,9 @@ func policyOf(b *workbench, of task.Subagent) *sandbox.Policy {
 	}
 	policy := *b.policy
 	policy.Roots = []string{of.Dir}
+	if of.Repository != "" { // below /tmp it would not be there
+		policy.Protected = append(slices.Clone(policy.Protected), of.Repository)
+	}
 	return &policy
 }
 

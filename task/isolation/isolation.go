@@ -267,6 +267,25 @@ func (s *Space) Dir() string { return filepath.Join(s.tree(), s.state.Sub) }
 // Top is the directory whose files these are.
 func (s *Space) Top() string { return s.state.Top }
 
+// Repository is the directory of the repository that the files belong to, where it is not among them, so that git there can do no
+// more than read it; "" without one.
+func (s *Space) Repository(ctx context.Context) (string, error) {
+	dir, err := git{dir: s.state.Top}.line(ctx, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err != nil {
+		if s.state.Kind == Worktree || ctx.Err() != nil {
+			return "", err
+		}
+		return "", nil
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", fmt.Errorf("looking for the repository of %s: %w", s.state.Top, err)
+	}
+	if s.state.Kind != Worktree && within(dir, s.state.Top) { // it was copied
+		return "", nil
+	}
+	return dir, nil
+}
+
 // Left are sentences about what of the files the agent does not have.
 func (s *Space) Left() []string { return s.state.Left }
 
