@@ -32,12 +32,13 @@ What is printed is bounded as with exec; all of it is kept as an artifact when
 it does not fit. --full prints everything instead.
 
 With --json it prints all, an object a line: path, type (file, link, other). The
-status is 1 when there is none.`,
+status is 1 when there is none, and 2 when that is not known: the GLOB or a PATH
+is none, or a directory could not be read.`,
 		Example: `  agentrun find --glob '*.go'
   agentrun find --glob 'src/**/*.{c,h}' --full | xargs wc -l`,
 		Annotations: map[string]string{makesSessions: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.run(cmd.Context(), "find", func(ctx context.Context, w *workspace.Workspace, s *sources, sink *outputsink.Sink) ([]string, bool, error) {
+			return c.search(cmd.Context(), "find", func(ctx context.Context, w *workspace.Workspace, s *sources, sink *outputsink.Sink) ([]string, bool, error) {
 				out := sink.Stdout()
 				if c.whole {
 					out = c.stdout

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 
@@ -24,14 +25,15 @@ type fileSearch struct {
 }
 
 func (c *fileSearch) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&c.Glob, "glob", "", "only files that match `GLOB`: *.go, or src/**/*.{c,h} below each PATH")
+	f.StringArrayVar(&c.Globs, "glob", nil, "only files that match `GLOB`: *.go, or src/**/*.{c,h} below each PATH; may be repeated")
 	f.BoolVar(&c.All, "ignored", false, "also files that git ignores")
 	f.BoolVar(&c.whole, "full", false, "print all of it, whatever its size")
 	c.addRedact(f)
 }
 
 // run has do print to a sink, and prints the view. A result that is more than a view goes to
-// an artifact, for which a session is begun if there is none.
+// an artifact, for which a session is begun if there is none. The status of an error is not that
+// of finding nothing.
 func (c *fileSearch) run(ctx context.Context, tool string, do func(ctx context.Context, w *workspace.Workspace, s *sources, out *outputsink.Sink) (problems []string, empty bool, err error)) (err error) {
 	c.whole = c.whole || c.json // objects are not shortened
 	cwd, err := workingDirectory()
@@ -100,10 +102,26 @@ func (c *fileSearch) run(ctx context.Context, tool string, do func(ctx context.C
 	switch {
 	case err != nil:
 		return err
+	case empty && len(problems) > 0:
+		return &commandError{status: statusUnknown}
 	case empty:
 		return &commandError{status: statusError}
 	}
 	return nil
+}
+
+// statusUnknown is the status of grep and find when they could not look, as that of grep(1).
+const statusUnknown = 2
+
+// search is run with that status.
+func (c *fileSearch) search(ctx context.Context, tool string, do func(ctx context.Context, w *workspace.Workspace, s *sources, out *outputsink.Sink) (problems []string, empty bool, err error)) error {
+	err := c.run(ctx, tool, do)
+	var usage *usageError
+	var command *commandError
+	if err == nil || errors.As(err, &usage) || errors.As(err, &command) {
+		return err
+	}
+	return &commandError{status: statusUnknown, err: err}
 }
 
 // kept is where output goes. A session that is not there yet is begun before an artifact gets
@@ -147,7 +165,9 @@ it does not fit. --full prints everything instead. Where ripgrep is installed it
 is used for expressions that it is faster with; the result is the same.
 
 With --json it prints all, an object a line: path, line (null for binary
-content), match (false for context), text. The status is 1 when nothing matched.`,
+content), match (false for context), text. The status is 1 when nothing matched,
+and 2 when that is not known: the pattern or a PATH is none, or a file could not
+be read.`,
 		Example: `  agentrun grep -i -C 2 'todo|fixme' src
   agentrun grep 'panic:' artifact://
   agentrun grep --glob '*_test.go' 'func Test'`,
@@ -173,7 +193,7 @@ func (c *grepCommand) grep(ctx context.Context, pattern string, targets []string
 	if c.context < 0 || c.context > grep.MaxContext {
 		return usagef("--context %d: give a number from 0 to %d", c.context, grep.MaxContext)
 	}
-	return c.run(ctx, "grep", func(ctx context.Context, w *workspace.Workspace, s *sources, sink *outputsink.Sink) ([]string, bool, error) {
+	return c.search(ctx, "grep", func(ctx context.Context, w *workspace.Workspace, s *sources, sink *outputsink.Sink) ([]string, bool, error) {
 		out := sink.Stdout()
 		if c.whole {
 			out = c.stdout

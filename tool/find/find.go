@@ -46,9 +46,10 @@ type Sources interface {
 
 // Options choose files.
 type Options struct {
-	// Glob is matched with the path below the target, or with the last name alone when
-	// it has no slash: *, ?, [a-z], {a,b}, and ** for any directories; "" is all.
-	Glob string
+	// Globs are matched with the path below the target, or with the last name alone when
+	// they have no slash: *, ?, [a-z], {a,b}, and ** for any directories. A file is listed that
+	// matches one of them; none is all.
+	Globs []string
 	// All lists what git ignores too.
 	All bool
 	// Hidden reports which files are left out, which is told: path is the name of the Item, real is absolute and has no symbolic
@@ -105,8 +106,13 @@ func (l *Listing) Close() error {
 // List lists files. Targets are paths of the workspace and URLs; none is where relative paths
 // begin. One that is not there is an error.
 func List(ctx context.Context, w *workspace.Workspace, s Sources, o Options, targets ...string) (*Listing, error) {
-	if o.Glob != "" && !doublestar.ValidatePattern(o.Glob) {
-		return nil, fmt.Errorf("the glob %.80q is none: close its brackets and braces, or put \\ before them", o.Glob)
+	for _, glob := range o.Globs {
+		if glob == "" {
+			return nil, errors.New("a glob is empty, which matches no file: leave it out, or give one such as *.go")
+		}
+		if !doublestar.ValidatePattern(glob) {
+			return nil, fmt.Errorf("the glob %.80q is none: close its brackets and braces, or put \\ before them", glob)
+		}
 	}
 	if len(targets) == 0 {
 		targets = []string{"."}
@@ -126,16 +132,18 @@ func List(ctx context.Context, w *workspace.Workspace, s Sources, o Options, tar
 	return l, nil
 }
 
-// wants reports whether a glob chooses a path; "" chooses all.
+// wants reports whether a glob chooses a path; without one all are chosen.
 func (o *Options) wants(name string) bool {
-	if o.Glob == "" {
-		return true
+	for _, glob := range o.Globs {
+		matched := name
+		if !strings.Contains(glob, "/") {
+			matched = path.Base(name)
+		}
+		if doublestar.MatchUnvalidated(strings.TrimPrefix(glob, "/"), matched) {
+			return true
+		}
 	}
-	glob := strings.TrimPrefix(o.Glob, "/")
-	if !strings.Contains(o.Glob, "/") {
-		name = path.Base(name)
-	}
-	return doublestar.MatchUnvalidated(glob, name)
+	return len(o.Globs) == 0
 }
 
 func (l *Listing) url(ctx context.Context, s Sources, o Options, target string) error {

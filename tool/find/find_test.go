@@ -43,6 +43,21 @@ func (kept) Sources(_ context.Context, url string) ([]Source, error) {
 	}}}, nil
 }
 
+func TestAFileIsListedThatMatchesOneOfTheGlobs(t *testing.T) {
+	w := files(t, "a.go", "dir/b.go", "dir/c.txt", "d.md")
+	l, err := List(t.Context(), w, nil, Options{Globs: []string{"*.md", "dir/*.txt", "*.txt"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if len(l.Items) != 2 || l.Items[0].Name != "d.md" || l.Items[1].Name != "dir/c.txt" {
+		t.Errorf("%v", l.Items)
+	}
+	if _, err := List(t.Context(), w, nil, Options{Globs: []string{"*.md", ""}}); err == nil || !strings.Contains(err.Error(), "empty") {
+		t.Errorf("an empty glob among them: %v", err)
+	}
+}
+
 func TestGlobsChooseFiles(t *testing.T) {
 	w := files(t, "a.go", "dir/b.go", "dir/deep/c.txt", ".hidden/d.go")
 	for _, c := range []struct {
@@ -60,7 +75,7 @@ func TestGlobsChooseFiles(t *testing.T) {
 		{"*.txt", []string{"a.go"}, ""},
 		{"*.bash.log", []string{"artifact://", "dir"}, "artifact://0"},
 	} {
-		l, err := List(t.Context(), w, kept{}, Options{Glob: c.glob}, c.targets...)
+		l, err := List(t.Context(), w, kept{}, Options{Globs: OneGlob(c.glob)}, c.targets...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +144,7 @@ func FuzzGlob(f *testing.F) {
 		if len(glob) > 64 || len(name) > 256 {
 			return
 		}
-		o := Options{Glob: glob}
+		o := Options{Globs: OneGlob(glob)}
 		o.wants(name)
 	})
 }

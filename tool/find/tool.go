@@ -60,7 +60,7 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	if err := tool.Decode(raw, &in); err != nil {
 		return tool.Refuse(fmt.Errorf("the input is not as the schema says: %w", err)), nil
 	}
-	l, err := List(ctx, t.Workspace, t.Sources, Options{Glob: in.Glob, All: in.All, Hidden: tool.HiddenOf(ctx)}, in.Paths...)
+	l, err := List(ctx, t.Workspace, t.Sources, Options{Globs: OneGlob(in.Glob), All: in.All, Hidden: tool.HiddenOf(ctx)}, in.Paths...)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return tool.Result{}, err
@@ -92,4 +92,12 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 		Truncated bool     `json:"truncated"`
 	}{len(l.Items), l.Problems[:min(len(l.Problems), tool.MaxProblems)], sum.Truncated})
 	return out, err
+}
+
+// OneGlob is the argument glob of a tool as [Options] have it.
+func OneGlob(glob string) []string {
+	if glob == "" {
+		return nil
+	}
+	return []string{glob}
 }

@@ -78,7 +78,7 @@ func TestLinesAreFound(t *testing.T) {
 		{"context", Options{Pattern: `func`, Context: 1}, []string{"dir"}, "dir/c-3-z\ndir/c:4:func\ndir/c-5-x\n"},
 		{"context that touches", Options{Pattern: `[xz]`, Context: 1}, []string{"dir"}, "dir/c:1:x\ndir/c-2-y\ndir/c:3:z\ndir/c-4-func\ndir/c:5:x\ndir/c-6-y\n"},
 		{"context that does not", Options{Pattern: `^x`, Context: 1}, []string{"dir"}, "dir/c:1:x\ndir/c-2-y\n--\ndir/c-4-func\ndir/c:5:x\ndir/c-6-y\n"},
-		{"a glob", Options{Pattern: "func", Options: find.Options{Glob: "*.go"}}, nil, "a.go:3:func Open() {}\na.go:4:func Close() {}\n"},
+		{"a glob", Options{Pattern: "func", Options: find.Options{Globs: []string{"*.go"}}}, nil, "a.go:3:func Open() {}\na.go:4:func Close() {}\n"},
 		{"all kinds of files", Options{Pattern: "^.*f.nc$"}, nil, "-:1:dash func\nbad:1:caf\xe9 func\nbin: binary content matches\nbom:1:func\ndir/c:4:func\nnew\nlin:1:func\nwide:1:func\n"},
 		{"nothing", Options{Pattern: "nosuch"}, nil, ""},
 	} {
@@ -111,7 +111,7 @@ func TestWhatCannotBeSearchedIsAnError(t *testing.T) {
 		{Options{Pattern: "a"}, "..", "outside of the workspace"},
 		{Options{Pattern: "a"}, "artifact://0", "cannot be listed here"},
 		{Options{Pattern: "a", Context: -1}, ".", "lines of context"},
-		{Options{Pattern: "a", Options: find.Options{Glob: "[a"}}, ".", "close its brackets"},
+		{Options{Pattern: "a", Options: find.Options{Globs: []string{"[a"}}}, ".", "close its brackets"},
 		{Options{Pattern: strings.Repeat("(a{1000})", 10) + "{1000}"}, ".", "pattern"},
 	} {
 		if res, err := Search(t.Context(), w, nil, c.o, io.Discard, c.target); err == nil || !strings.Contains(err.Error(), c.want) {

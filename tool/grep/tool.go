@@ -82,7 +82,7 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	}
 	sink := outputsink.New(options)
 	res, err := Search(ctx, t.Workspace, t.Sources, Options{
-		Pattern: in.Pattern, IgnoreCase: in.IgnoreCase, Context: in.Context, Options: find.Options{Glob: in.Glob, All: in.All, Hidden: tool.HiddenOf(ctx)},
+		Pattern: in.Pattern, IgnoreCase: in.IgnoreCase, Context: in.Context, Options: find.Options{Globs: find.OneGlob(in.Glob), All: in.All, Hidden: tool.HiddenOf(ctx)},
 	}, sink.Stdout(), in.Paths...)
 	sum, _ := sink.Close() // its error is what ArtifactState tells
 	switch {
