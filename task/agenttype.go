@@ -30,15 +30,18 @@ import (
 //	---
 //	You review changes...
 //
-// Members of the front matter that are not named here are passed over: other programs have more of them.
+// Members of the front matter that are not named here are passed over: other programs have more of them. One that is all but
+// one of these (readonly, tool) is refused: what it was to forbid would be allowed. Tools may have the names that Claude Code
+// gives them (Read, Glob, Bash...), and its short names of models (sonnet, opus, haiku) are the model of the parent.
 type Type struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description"`
-	Tools       []string `json:"tools,omitempty"`    // those it may use; nil is all that its parent has
-	Model       string   `json:"model,omitempty"`    // "provider:id"; "" or "inherit" is its parent's
-	Thinking    string   `json:"thinking,omitempty"` // one of model.ThinkingLevels; "" is its parent's
-	ReadOnly    bool     `json:"readOnly,omitempty"` // it changes nothing: tools that may are not given to it
-	Spawns      []string `json:"spawns,omitempty"`   // types of subagents that it may start; nil is all, empty none
+	Tools       []string `json:"tools,omitempty"`           // those it may use; nil is all that its parent has
+	Without     []string `json:"disallowedTools,omitempty"` // those that it may not use, whatever Tools says
+	Model       string   `json:"model,omitempty"`           // "provider:id"; "" or "inherit" is its parent's
+	Thinking    string   `json:"thinking,omitempty"`        // one of model.ThinkingLevels; "" is its parent's
+	ReadOnly    bool     `json:"readOnly,omitempty"`        // it changes nothing: tools that may are not given to it
+	Spawns      []string `json:"spawns,omitempty"`          // types of subagents that it may start; nil is all, empty none
 	// Isolation gives it files of its own; "" is none. A call may add it, and not take it away.
 	Isolation isolation.Kind `json:"isolation,omitempty"`
 	// Runner is RunnerCommand for a type that is another program, which Command names: a program and its arguments, in which
@@ -93,6 +96,7 @@ func ParseType(source string, data []byte) (t Type, err error) {
 		Name        string   `yaml:"name"`
 		Description string   `yaml:"description"`
 		Tools       *words   `yaml:"tools"`
+		Without     *words   `yaml:"disallowedTools"`
 		Model       string   `yaml:"model"`
 		Thinking    string   `yaml:"thinking"`
 		ReadOnly    bool     `yaml:"readOnly"`
@@ -103,6 +107,9 @@ func ParseType(source string, data []byte) (t Type, err error) {
 	}
 	if err := yaml.Unmarshal(head, &front); err != nil {
 		return t, fmt.Errorf("reading %s: its front matter cannot be read: %s", source, firstLine(err.Error()))
+	}
+	if err := mistaken(head); err != nil {
+		return t, fmt.Errorf("reading %s: %w", source, err)
 	}
 	if front.Name != "" {
 		t.Name = front.Name
@@ -115,11 +122,14 @@ func ParseType(source string, data []byte) (t Type, err error) {
 	if kind != isolation.None {
 		t.Isolation = kind
 	}
-	if t.Model == "inherit" {
+	if slices.Contains(inherited, t.Model) {
 		t.Model = ""
 	}
 	if front.Tools != nil && !slices.Contains(*front.Tools, "*") {
-		t.Tools = *front.Tools
+		t.Tools = ourTools(*front.Tools)
+	}
+	if front.Without != nil {
+		t.Without = ourTools(*front.Without)
 	}
 	if front.Spawns != nil && !slices.Contains(*front.Spawns, "*") {
 		t.Spawns = *front.Spawns

@@ -228,10 +228,10 @@ func (p Parent) Offer(all []tool.Tool) (tools []tool.Tool) {
 		own = p.line[n-1]
 	}
 	t := p.kin.tree
-	mayTask := own.Tools == nil || slices.Contains(own.Tools, "task")
+	mayTask := (own.Tools == nil || slices.Contains(own.Tools, "task")) && !slices.Contains(own.Without, "task")
 	if mayTask && (own.Spawns == nil || len(own.Spawns) > 0) && p.depth < t.o.Depth {
 		tools = append(tools, t.Tool(p))
-		if t.o.Spaces != "" && !slices.ContainsFunc(p.line, func(typ Type) bool { return typ.ReadOnly }) {
+		if t.o.Spaces != "" && !slices.Contains(own.Without, "merge") && !slices.ContainsFunc(p.line, func(typ Type) bool { return typ.ReadOnly }) {
 			tools = append(tools, t.MergeTool(p))
 		}
 	}
@@ -241,7 +241,7 @@ func (p Parent) Offer(all []tool.Tool) (tools []tool.Tool) {
 // may reports whether an agent may have a tool: its type and those of all agents above it let it.
 func (p *Parent) may(name string) bool {
 	for _, typ := range p.line {
-		if typ.Tools != nil && !slices.Contains(typ.Tools, name) || typ.ReadOnly && !readOnly[name] {
+		if typ.Tools != nil && !slices.Contains(typ.Tools, name) || slices.Contains(typ.Without, name) || typ.ReadOnly && !readOnly[name] {
 			return false
 		}
 	}
