@@ -96,7 +96,7 @@ func (r *run) ask(ctx context.Context) (entry.AssistantMessage, error) {
 			return answer, &ending{BudgetEnd, reason}
 		}
 		wait := r.Retries.wait(try, failure.RetryAfter)
-		r.observe(Retrying{try, failure, wait})
+		r.observe(Retrying{try, r.Retries.Tries, failure, wait})
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

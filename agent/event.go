@@ -42,7 +42,8 @@ type (
 
 	// Retrying says that a request failed and is made again.
 	Retrying struct {
-		Try  int // the one that failed, from 1
+		Try  int // the one that failed, from 1; 0 for a model that asks again by itself
+		Of   int // how many there are at most
 		Err  error
 		Wait time.Duration
 	}

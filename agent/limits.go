@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/session/entry"
 )
 
@@ -100,11 +101,11 @@ func (b *Budget) Exhausted() string {
 		}
 		switch {
 		case over:
-			return fmt.Sprintf("its budget of %d subagents is spent%s", l.Agents, whose)
+			return fmt.Sprintf("its budget of %s is spent%s", quantity.Count(int64(l.Agents), "subagent", "subagents"), whose)
 		case l.Requests > 0 && s.Requests >= l.Requests:
-			return fmt.Sprintf("its budget of %d requests is spent%s", l.Requests, whose)
+			return fmt.Sprintf("its budget of %s is spent%s", quantity.Count(int64(l.Requests), "request", "requests"), whose)
 		case l.Tokens > 0 && s.Tokens >= l.Tokens:
-			return fmt.Sprintf("its budget of %d tokens is spent%s: %d", l.Tokens, whose, s.Tokens)
+			return fmt.Sprintf("its budget of %s is spent%s: %d", quantity.Count(l.Tokens, "token", "tokens"), whose, s.Tokens)
 		case l.Cost > 0 && s.Cost >= l.Cost:
 			return fmt.Sprintf("its budget of $%g is spent%s: $%.4f", l.Cost, whose, s.Cost)
 		}

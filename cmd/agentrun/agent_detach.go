@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,17 +39,78 @@ func (c *agentCommand) detach(ctx context.Context, b *workbench, w *work, said s
 	if err != nil {
 		return fmt.Errorf("%w; %s", err, resumes)
 	}
-	program, err := os.Executable()
+	argv, err := c.resumeArguments(s)
 	if err != nil {
-		return fmt.Errorf("finding agentrun itself: %w; %s", err, resumes)
+		return fmt.Errorf("%w; %s", err, resumes)
+	}
+	shown := []byte(said)
+	if r := s.Redactor(); r != nil {
+		shown, _ = r.Text(shown)
+	}
+	return c.apartFrom(ctx, b, run, begun, resumes, "agentrun run "+bash.Quote([]string{firstWords(string(shown), maxShown)}), argv)
+}
+
+// maxShown bounds what the name of a job shows of a prompt, in columns.
+const maxShown = 100
+
+// detachAgain has the supervisor of the session go on with its last run, as the flags say.
+func (c *agentCommand) detachAgain(ctx context.Context, b *workbench) error {
+	s := b.session
+	if driven, err := s.Driven(); err != nil || driven {
+		return cmp.Or(err, fmt.Errorf("the run of session %s is under way: agentrun tasks and agentrun follow show what it does", s.ID()))
+	}
+	start, err := agent.LastStart(ctx, s, agent.MainID)
+	if err != nil {
+		return err
+	}
+	if start == nil {
+		return errors.New("the session has no run yet: begin one with agentrun run")
+	}
+	begun, err := s.Leaf(ctx)
+	if err != nil {
+		return err
 	}
 	argv, err := c.resumeArguments(s)
 	if err != nil {
 		return err
 	}
-	command := supervisor.Command{
-		Script: bash.Quote(append([]string{"agentrun"}, argv...)), Runs: "exec " + bash.Quote(append([]string{program}, argv...)), Aside: true,
+	for _, flag := range []struct{ name, value string }{
+		{"--model", c.model},
+		{"--thinking", string(c.thinking)},
+		{"--max-cost", c.cost.String()},
+		{"--max-time", c.time.String()},
+		{"--retries", c.retries.String()},
+		{"--sandbox", string(c.confine.mode)},
+		{"--net", string(c.confine.net)},
+		{"--limits", c.confine.limits.String()},
+		{"--redact", string(c.redact)},
+	} {
+		if flag.value != "" {
+			argv = append(argv, flag.name, flag.value)
+		}
 	}
+	for _, name := range c.allow {
+		argv = append(argv, "--allow", name)
+	}
+	for _, root := range c.confine.roots {
+		root, err := filepath.Abs(root)
+		if err != nil {
+			return fmt.Errorf("finding the directory %s: %w", root, err)
+		}
+		argv = append(argv, "--root", root)
+	}
+	return c.apartFrom(ctx, b, start.Run, begun, "agentrun resume goes on with it here", "agentrun resume", argv)
+}
+
+// apartFrom has the supervisor of the session resume a run, as a job with a name, and waits until it is at work.
+func (c *agentCommand) apartFrom(ctx context.Context, b *workbench, run, begun, otherwise, name string, argv []string) error {
+	s := b.session
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding agentrun itself: %w; %s", err, otherwise)
+	}
+	argv = append(argv, "--", s.ID())
+	command := supervisor.Command{Script: name, Runs: "exec " + bash.Quote(append([]string{program}, argv...)), Aside: true}
 	if command.Dir, err = workingDirectory(); err != nil {
 		return err
 	}
@@ -61,7 +123,7 @@ func (c *agentCommand) detach(ctx context.Context, b *workbench, w *work, said s
 	client := b.supervisorOf(s)
 	id, err := client.Start(ctx, command)
 	if err != nil {
-		return fmt.Errorf("%w; %s", err, resumes)
+		return fmt.Errorf("%w; %s", err, otherwise)
 	}
 	j := supervisor.Named(id)
 	if err := taken(ctx, s, client, j, run, begun); err != nil {
@@ -100,7 +162,7 @@ func (c *agentCommand) resumeArguments(s *session.Session) ([]string, error) {
 		}
 		argv = append(argv, "--record", file)
 	}
-	return append(argv, "--", s.ID()), nil
+	return argv, nil
 }
 
 // taken waits until the run that began with an entry of the log is driven by the job that resumes it.

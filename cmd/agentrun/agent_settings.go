@@ -33,13 +33,14 @@ type runSettings struct {
 	Limits   sandbox.Limits `json:"limits,omitzero"` // of commands
 	Allow    []string       `json:"allow,omitempty"`
 	Redact   redact.Mode    `json:"redact,omitempty"`
+	Retries  string         `json:"retries,omitempty"`
 }
 
 // settings are those of the run that begins.
 func (c *agentCommand) settings(dir string) (json.RawMessage, error) {
 	set := runSettings{
 		Dir: dir, Agent: c.typ, Thinking: string(c.thinking), Sandbox: string(c.confine.mode), Net: string(c.confine.net),
-		Limits: c.confine.limits.Limits, Redact: c.redact, Allow: c.allow,
+		Limits: c.confine.limits.Limits, Redact: c.redact, Allow: c.allow, Retries: c.retries.String(),
 	}
 	for _, root := range c.confine.roots {
 		abs, err := filepath.Abs(root)
@@ -82,6 +83,7 @@ func (c *agentCommand) remember(ctx context.Context, s *session.Session) error {
 		{c.confine.net != "", c.confine.net.Set, set.Net},
 		{c.redact != "", c.redact.Set, string(set.Redact)},
 		{c.thinking != "" || other, c.thinking.Set, set.Thinking},
+		{c.retries.given, c.retries.Set, set.Retries},
 	} {
 		if flag.given || flag.value == "" {
 			continue
@@ -157,6 +159,41 @@ func (d *maxCost) Set(s string) error {
 	}
 	*d = maxCost(n)
 	return nil
+}
+
+// retries is the value of --retries.
+type retries struct {
+	n     int
+	given bool
+}
+
+// mostRetries are some hours of them.
+const mostRetries = 1000
+
+func (r *retries) String() string {
+	if !r.given {
+		return ""
+	}
+	return strconv.Itoa(r.n)
+}
+
+func (r *retries) Type() string { return "N" }
+
+func (r *retries) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > mostRetries {
+		return fmt.Errorf("give a number from 0 to %d", mostRetries)
+	}
+	*r = retries{n, true}
+	return nil
+}
+
+// of are the retries of a run: o with the number that was given.
+func (r retries) of(o agent.Retries) agent.Retries {
+	if r.given {
+		o.Tries = r.n + 1
+	}
+	return o
 }
 
 // thinkingLevel is the value of --thinking; "" when it is not given.

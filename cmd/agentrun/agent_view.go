@@ -102,6 +102,8 @@ type agentEvent struct {
 	Artifact   string          `json:"artifact,omitempty"`
 	DurationMS int64           `json:"durationMs,omitempty"`
 	Error      string          `json:"error,omitempty"`
+	Try        int             `json:"try,omitempty"`   // of a request, the one that failed
+	Tries      int             `json:"tries,omitempty"` // that there are of it at most
 	Mode       plan.Mode       `json:"mode,omitempty"`
 	Items      []plan.Item     `json:"items,omitempty"` // of todo
 	Type       string          `json:"type,omitempty"`  // of a subagent
@@ -169,7 +171,7 @@ func (v *agentView) observe(id string, e agent.Event) {
 			v.print("[the answer above was cut off; it is asked for again]\n")
 			v.said = false
 		}
-		v.remark("%s: %v; trying again in %v", id, e.Err, e.Wait.Round(time.Millisecond))
+		v.remark("%s: %v; trying again in %s%s", id, e.Err, runview.Duration(e.Wait), runview.Tries(e))
 	case agent.CallFinished:
 		v.endLine()
 		v.remark("%s", callLine(id, v.subjects[id+"\n"+e.ID], e))
@@ -220,7 +222,7 @@ func (v *agentView) end(out agent.Outcome) {
 	defer v.mu.Unlock()
 	v.leave()
 	v.endLine()
-	if v.json || out.Status != agent.Completed {
+	if v.json || out.Status != agent.Completed && v.spent().Requests == 0 {
 		return
 	}
 	v.remark("%s", endLine(out, v.spent(), v.unpriced))
@@ -232,7 +234,11 @@ func endLine(out agent.Outcome, all agent.Spent, unpriced bool) string {
 	if unpriced && all.Cost == 0 { // else a subagent asked another model
 		cost = "at prices that are not known"
 	}
-	line := fmt.Sprintf("completed: %s, %d tokens, %s", count(int64(all.Requests), "request", "requests"), all.Tokens, cost)
+	how := "completed"
+	if out.Status != agent.Completed {
+		how = "spent" // why it ended is told behind it
+	}
+	line := fmt.Sprintf("%s: %s, %s, %s", how, count(int64(all.Requests), "request", "requests"), count(all.Tokens, "token", "tokens"), cost)
 	if all != out.Total {
 		line += ", by all agents together"
 	}
@@ -254,7 +260,7 @@ func callLine(id, subject string, e agent.CallFinished) string {
 	if e.Result.Artifact != "" {
 		line += " " + e.Result.Artifact
 	}
-	line += " " + e.Took.Round(time.Millisecond).String()
+	line += " " + runview.Duration(e.Took)
 	if reason := runview.Reason(e.Result); reason != "" {
 		line += ": " + reason
 	}
@@ -265,9 +271,9 @@ func callLine(id, subject string, e agent.CallFinished) string {
 func reportLine(id string, e agent.Reported, took time.Duration) string {
 	line := id + ": " + e.Status
 	if took > 0 {
-		line += ", " + took.Round(time.Millisecond).String()
+		line += ", " + runview.Duration(took)
 	}
-	line += fmt.Sprintf(", %d tokens", e.Spent.Tokens)
+	line += ", " + count(e.Spent.Tokens, "token", "tokens")
 	if e.Reason != "" {
 		line += ": " + e.Reason
 	}
@@ -290,7 +296,7 @@ func describeEvent(e agent.Event) (agentEvent, bool) {
 	case agent.Answered:
 		return agentEvent{Event: "answer", Entry: e.Entry, Text: e.Message.Content.Text()}, true
 	case agent.Retrying:
-		return agentEvent{Event: "retry", Error: e.Err.Error(), DurationMS: e.Wait.Milliseconds()}, true
+		return agentEvent{Event: "retry", Error: e.Err.Error(), DurationMS: e.Wait.Milliseconds(), Try: e.Try, Tries: e.Of}, true
 	case agent.CallStarted:
 		return agentEvent{Event: "call", ID: e.ID, Tool: e.Tool, Arguments: e.Arguments}, true
 	case agent.CallFinished:

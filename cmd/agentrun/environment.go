@@ -55,7 +55,7 @@ type environment struct {
 func (e *environment) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&e.home, "home", "", "keep everything in `DIR` (default $AGENTRUN_HOME, else $XDG_DATA_HOME/agentrun, else ~/.local/share/agentrun)")
 	f.StringVar(&e.session, "session", "", "an `ID`, its beginning, or the path of a log (default $AGENTRUN_SESSION, else the newest of this directory)")
-	f.BoolVar(&e.fresh, "new", false, "start a new session: exec, bash and sessions new")
+	f.BoolVar(&e.fresh, "new", false, "work in a new session: commands that run something")
 	f.BoolVar(&e.json, "json", false, "print JSON")
 	f.BoolVar(&e.quiet, "quiet", false, "print the output alone: no notice and no remarks")
 	f.Var(&e.durability, "durability", "sync: what is kept survives power loss; flush: the end of agentrun (default $AGENTRUN_DURABILITY, else sync)")

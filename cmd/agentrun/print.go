@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentrun/agentrun/internal/quantity"
+
 	"github.com/clipperhouse/displaywidth"
 
 	"github.com/agentrun/agentrun/session"
@@ -70,9 +72,4 @@ func localTime(t time.Time) string {
 }
 
 // count is a number with its noun.
-func count(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
+func count(n int64, one, many string) string { return quantity.Count(n, one, many) }

@@ -157,7 +157,7 @@ func (r *commandRun) run(ctx context.Context, o bash.Options) (err error) {
 	defer func() { err = closeSession(s, err) }()
 	begun := s.Exists()
 
-	sigs := r.catchSignals(ctx)
+	sigs := r.catchSignals(ctx, endsCommand)
 	defer sigs.release()
 	o.Kill = sigs.kill
 	o.Dir, o.Env, o.Timeout = r.cwd, r.env, time.Duration(r.timeout)

@@ -32,9 +32,15 @@ type signals struct {
 // is a reader of the live output who does not read.
 const impatience = 2 * time.Second
 
+// What is said when a signal comes: to a command, and to an agent's run.
+const (
+	endsCommand = "ending the command; again to kill it"
+	endsRun     = "ending the run, with what its tools and subagents do"
+)
+
 // catchSignals begins to listen. SIGPIPE is an error of the write from now on, so that
-// a reader who leaves early costs no record.
-func (e *environment) catchSignals(ctx context.Context) *signals {
+// a reader who leaves early costs no record. The first signal is answered with says.
+func (e *environment) catchSignals(ctx context.Context, says string) *signals {
 	s := &signals{kill: make(chan struct{}), caught: make(chan os.Signal, 4)}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -48,7 +54,7 @@ func (e *environment) catchSignals(ctx context.Context) *signals {
 			return
 		}
 		s.first = sig.(syscall.Signal)
-		e.remark("ending the command; again to kill it")
+		e.remark("%s", says)
 		s.cancel()
 		if _, ok = <-s.caught; !ok {
 			return

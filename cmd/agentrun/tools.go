@@ -246,7 +246,7 @@ func (c *callCommand) run(ctx context.Context, name, arguments string) (err erro
 	if err != nil {
 		return err
 	}
-	sigs := c.catchSignals(ctx)
+	sigs := c.catchSignals(ctx, endsCommand)
 	defer sigs.release()
 	res, err := set.Call(sigs.ctx, name, input)
 	res = res.Redacted(b.session.Redactor())

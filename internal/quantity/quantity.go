@@ -49,3 +49,11 @@ func Time(d time.Duration) string {
 	}
 	return text
 }
+
+// Count is a number of things: 1 request, 2 requests.
+func Count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(n, 10) + " " + many
+}

@@ -122,7 +122,7 @@ func Remark(id string, e agent.Event) Row {
 	text := ""
 	switch e := e.(type) {
 	case agent.Retrying:
-		text = fmt.Sprintf("%s: %v; trying again in %s", id, e.Err, Duration(e.Wait))
+		text = fmt.Sprintf("%s: %v; trying again in %s%s", id, e.Err, Duration(e.Wait), Tries(e))
 	case agent.Heard:
 		text = fmt.Sprintf("%s was told: %s", id, e.Text)
 	case agent.ModeChanged:

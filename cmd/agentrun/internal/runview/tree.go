@@ -343,6 +343,14 @@ func Dollars(cost float64) string {
 	return fmt.Sprintf("$%.2f", cost)
 }
 
+// Tries says which try of a request failed, where that is known.
+func Tries(e agent.Retrying) string {
+	if e.Of == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (try %d of %d failed)", e.Try, e.Of)
+}
+
 // Duration is a time as a person reads it.
 func Duration(d time.Duration) string {
 	switch {
