@@ -192,7 +192,7 @@ func (c *Client) Start(ctx context.Context, j Command) (int64, error) {
 		}
 	}
 	q := request{
-		Op: "start", Script: exact(j.Script), Runs: exact(j.Runs), Shell: exact(j.Shell), Path: exact(j.Path), Dir: exact(j.Dir), Cwd: exact(cwd), Env: j.Env, Environ: withhold.Environ(), Timeout: j.Timeout, MaxOutput: j.MaxOutput, Sandbox: j.Sandbox, Redact: c.Redact, Aside: j.Aside,
+		Op: "start", Script: exact(j.Script), Runs: exact(j.Runs), Shell: exact(j.Shell), Path: exact(j.Path), Dir: exact(j.Dir), Cwd: exact(cwd), Env: j.Env, Environ: bash.Unguarded(withhold.Environ()), Timeout: j.Timeout, MaxOutput: j.MaxOutput, Sandbox: j.Sandbox, Redact: c.Redact, Aside: j.Aside,
 	}
 	q.asks(j.Terminal)
 	d, err := c.ask(ctx, got, q)
@@ -297,7 +297,7 @@ func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (exit bash.Exit, 
 	began := time.Now()
 	q := request{
 		Version: version, Op: "run", Shell: exact(s.Name), Path: exact(s.Path), Cwd: exact(s.Cwd), Script: exact(c.Text), Dir: exact(c.Dir), Env: c.Env,
-		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate, Sandbox: s.Sandbox,
+		Environ: bash.Unguarded(withhold.Environ()), Timeout: c.Timeout, Separate: c.Separate, Sandbox: s.Sandbox,
 	}
 	q.asks(c.Terminal)
 	if err := got.sendJSON(frameRequest, q); err != nil {
@@ -323,7 +323,11 @@ func (c *Client) tellFresh(ctx context.Context, exit *bash.Exit, kind, name, run
 		if err != nil {
 			return
 		}
-		if s, ok := bash.StartOf(e); ok && s.Run != run && s.Shell == name && (s.Language != "") == (kind == "kernel") {
+		s, ok := bash.StartOf(e)
+		if ok && s.Run == run {
+			return // what follows began later, and found what this one left
+		}
+		if ok && s.Shell == name && (s.Language != "") == (kind == "kernel") {
 			exit.Notes = append(exit.Notes, fmt.Sprintf("The %s %s of earlier runs has ended: this one ran in a new %[1]s, without what they left there", kind, name))
 			return
 		}

@@ -213,7 +213,7 @@ func (c *Client) Run(ctx context.Context, f Foreground) (bash.Result, *bash.Move
 	defer got.Close()
 	q := request{
 		Version: version, Op: "foreground", Script: exact(f.Script), Runs: exact(f.Runs), Shell: exact(f.Shell), Path: exact(f.Path), Dir: exact(f.Dir), Cwd: exact(cwd),
-		Env: f.Env, Environ: withhold.Environ(), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
+		Env: f.Env, Environ: bash.Unguarded(withhold.Environ()), Timeout: f.Timeout, Separate: f.Separate, MaxOutput: f.MaxOutput,
 		Unrecorded: f.Unrecorded, Live: f.Live != nil, Sandbox: f.Sandbox, Redact: c.Redact,
 	}
 	q.asks(f.Terminal)

@@ -52,7 +52,7 @@ func (k *Kernel) RunCell(ctx context.Context, c *python.Cell) (exit bash.Exit, o
 	began := time.Now()
 	err = got.sendJSON(frameRequest, request{
 		Version: version, Op: "cell", Kernel: exact(k.Name), Path: exact(k.Path), Cwd: exact(k.Cwd), Script: exact(c.Text), Dir: exact(c.Dir), Env: c.Env,
-		Environ: withhold.Environ(), Timeout: c.Timeout, Separate: c.Separate, Sandbox: k.Sandbox,
+		Environ: bash.Unguarded(withhold.Environ()), Timeout: c.Timeout, Separate: c.Separate, Sandbox: k.Sandbox,
 	})
 	if err != nil {
 		return exit, outcome, fmt.Errorf("asking the supervisor: %w", err)

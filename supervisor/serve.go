@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/artifacts"
+	"github.com/agentrun/agentrun/internal/cgroup"
 	"github.com/agentrun/agentrun/internal/durable"
 	"github.com/agentrun/agentrun/internal/shim"
 	"github.com/agentrun/agentrun/redact"
@@ -52,6 +53,7 @@ type server struct {
 // Serve is the supervisor of a session, until it has nothing to do or ctx is done. It returns nil at once where the
 // session has one. This process may have no other children than those of Serve.
 func Serve(ctx context.Context, o Options) error {
+	_ = cgroup.LeaveRun() // where that is refused, who started it may take it along when it is killed, and lets it go else
 	if o.ShellIdle == 0 {
 		o.ShellIdle = ShellIdle
 	}

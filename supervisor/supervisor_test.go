@@ -3,7 +3,9 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,6 +115,60 @@ func TestANamedShellGoesOnForEveryClient(t *testing.T) {
 	}
 	if got := script("head -c 1000000 /dev/zero"); len(got) != 1000000 {
 		t.Errorf("%d bytes", len(got))
+	}
+}
+
+func TestAShellIsNotTakenForTheSuccessorOfOneThatBeganLater(t *testing.T) {
+	began := func(run string) entry.Entry {
+		t.Helper()
+		raw, err := json.Marshal(map[string]any{"type": "custom", "customType": bash.StartType, "data": bash.Start{Run: run, Shell: "a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entry.New(raw, entry.Envelope{Type: entry.TypeCustom})
+	}
+	for _, of := range []struct {
+		runs []string
+		told bool
+	}{
+		{[]string{"mine", "later"}, false},
+		{[]string{"earlier", "mine", "later"}, true},
+	} {
+		c := &Client{Entries: func(context.Context) iter.Seq2[entry.Entry, error] {
+			return func(yield func(entry.Entry, error) bool) {
+				for _, run := range of.runs {
+					if !yield(began(run), nil) {
+						return
+					}
+				}
+			}
+		}}
+		var exit bash.Exit
+		c.tellFresh(t.Context(), &exit, "shell", "a", "mine")
+		if told := len(exit.Notes) > 0; told != of.told {
+			t.Errorf("%s: told %v", of.runs, exit.Notes)
+		}
+	}
+}
+
+func TestWhatRunsUnderASupervisorDoesNotBelongToTheRunThatAskedForIt(t *testing.T) {
+	t.Setenv("AGENTRUN_GUARD", "of the run")
+	c, _ := newClient(t)
+	for name, run := range map[string]func(out *bytes.Buffer) error{
+		"in a shell": func(out *bytes.Buffer) error {
+			_, err := (&Shell{Client: c, Name: "a", Cwd: "/"}).RunScript(t.Context(), &bash.Script{Text: "env", Stdout: out, Stderr: out})
+			return err
+		},
+		"in the foreground": func(out *bytes.Buffer) error {
+			res, _, err := c.Run(t.Context(), Foreground{Command: Command{Script: "env", Dir: "/"}})
+			out.WriteString(res.Output)
+			return err
+		},
+	} {
+		var out bytes.Buffer
+		if err := run(&out); err != nil || !strings.Contains(out.String(), "PATH=") || strings.Contains(out.String(), "of the run") {
+			t.Errorf("%s: %v\n%s", name, err, &out)
+		}
 	}
 }
 

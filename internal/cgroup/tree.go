@@ -58,6 +58,7 @@ var treeHome = sync.OnceValue(func() string {
 		return ""
 	}
 	sweepTrees(dir)
+	sweepRuns(dir)
 	return dir
 })
 
@@ -89,13 +90,15 @@ func unified(mounts, own []byte) string {
 }
 
 // NewTree makes an empty group.
-func NewTree() (*Tree, error) {
+func NewTree() (*Tree, error) { return newTreeNamed(treePrefix) }
+
+func newTreeNamed(prefix string) (*Tree, error) {
 	home := treeHome()
 	if home == "" {
 		return nil, ErrNone
 	}
 	me := process.Self()
-	t := &Tree{filepath.Join(home, fmt.Sprintf("%s%d-%d-%d", treePrefix, me.PID, me.PIDStart, trees.Add(1)))}
+	t := &Tree{filepath.Join(home, fmt.Sprintf("%s%d-%d-%d", prefix, me.PID, me.PIDStart, trees.Add(1)))}
 	if err := os.Mkdir(t.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}
@@ -111,6 +114,18 @@ func OpenTree(path string) *Tree { return &Tree{path} }
 
 // Path is the directory of the group.
 func (t *Tree) Path() string { return t.dir }
+
+// Refused reports whether an error of starting a process may be about its group: clone(2) has these of CLONE_INTO_CGROUP.
+func Refused(err error) bool {
+	for _, n := range []syscall.Errno{
+		syscall.EACCES, syscall.EBUSY, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.ENODEV, syscall.EPERM, syscall.E2BIG,
+	} {
+		if errors.Is(err, n) {
+			return true
+		}
+	}
+	return false
+}
 
 // Open opens the directory, for SysProcAttr.CgroupFD.
 func (t *Tree) Open() (*os.File, error) { return os.Open(t.dir) }

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("AGENTRUN_TEST_MAKER") != "" {
 		maker()
 	}
+	if os.Getenv("AGENTRUN_TEST_LEAVER") != "" {
+		leaver()
+	}
 	os.Exit(m.Run())
 }
 
@@ -146,4 +149,69 @@ func BenchmarkTree(b *testing.B) {
 		dir.Close()
 		tree.Remove()
 	}
+}
+
+func TestWhoIsInTheGroupOfARunIsLetGoOf(t *testing.T) {
+	newTree(t) // where none can be made
+	run, err := NewRun()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := run.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	run.Release()
+	if _, err := os.Stat(run.Path()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the group is there: %v", err)
+	}
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", cmd.Process.Pid))
+	if err != nil || strings.Contains(string(groups), runPrefix) {
+		t.Errorf("%v, and it is in %s", err, groups)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it was ended: %v", err)
+	}
+}
+
+func TestAProcessLeavesTheGroupsOfRunsThatItIsIn(t *testing.T) {
+	newTree(t)
+	run, err := NewRun()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Remove()
+	dir, err := run.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "AGENTRUN_TEST_LEAVER=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	out, err := cmd.Output()
+	if err != nil || !strings.Contains(string(out), "0::") || strings.Contains(string(out), runPrefix) {
+		t.Errorf("%v, and it was in %s", err, out)
+	}
+}
+
+// leaver leaves the group that it is in, and says where it is then.
+func leaver() {
+	if err := LeaveRun(); err != nil {
+		panic(err)
+	}
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	_, _ = os.Stdout.Write(own)
+	os.Exit(0)
 }

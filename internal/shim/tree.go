@@ -40,21 +40,12 @@ func (t *tree) start(path string, argv []string, attr *syscall.ProcAttr) (int, e
 			into.UseCgroupFD, into.CgroupFD = true, int(dir.Fd())
 			inside := *attr
 			inside.Sys = &into
-			if pid, err := syscall.ForkExec(path, argv, &inside); err == nil || !refusal(err) {
+			if pid, err := syscall.ForkExec(path, argv, &inside); err == nil || !cgroup.Refused(err) {
 				return pid, err
 			}
 		}
 	}
 	return syscall.ForkExec(path, argv, attr)
-}
-
-// refusal reports whether an error may be about the group: clone(2) has these of CLONE_INTO_CGROUP.
-func refusal(err error) bool {
-	switch err {
-	case syscall.EACCES, syscall.EBUSY, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.ENODEV, syscall.EPERM, syscall.E2BIG:
-		return true
-	}
-	return false
 }
 
 func (t *tree) kill() {

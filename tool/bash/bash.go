@@ -33,8 +33,8 @@
 // # Crashes
 //
 // When this process is killed, so are the command, its process group and what else it started, from 10 ms after its start on;
-// who left the group and has cleared its environment too, of the variable AGENTRUN_GUARD, gets away. The log then has a start
-// without an end.
+// where no control group can be made (cgroup v2), who left the group and has cleared its environment too, of the variable
+// AGENTRUN_GUARD, gets away. The log then has a start without an end.
 //
 // The package needs Linux: the end of a child is awaited without reaping it, and /proc tells who lives.
 package bash

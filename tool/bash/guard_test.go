@@ -6,8 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/agentrun/agentrun/internal/cgroup"
 	"github.com/agentrun/agentrun/internal/process"
 )
 
@@ -24,8 +27,8 @@ func TestACommandEndsWithWhoRunsIt(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var pids [3]int // in the background, out of the session and away from its parent, the leader
-	if _, err := fmt.Fscan(out, &pids[0], &pids[1], &pids[2]); err != nil {
+	var pids [4]int // in the background; out of the session and away from its parent; that with nothing of its environment; the leader
+	if _, err := fmt.Fscan(out, &pids[0], &pids[1], &pids[2], &pids[3]); err != nil {
 		t.Fatal(err)
 	}
 	for !guarded(t, cmd.Process.Pid) {
@@ -37,7 +40,11 @@ func TestACommandEndsWithWhoRunsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
+	bare := canMakeGroups(t)
 	for _, pid := range pids {
+		if environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ"); !bare && err == nil && !bytes.Contains(environ, []byte(guardVariable)) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // nothing finds it here
+		}
 		for {
 			if s, err := process.ReadStat(pid); err != nil || s.Dead() {
 				break
@@ -62,4 +69,34 @@ func guarded(t *testing.T, parent int) bool {
 		}
 	}
 	return false
+}
+
+func canMakeGroups(t *testing.T) bool {
+	tree, err := cgroup.NewRun()
+	if err != nil {
+		t.Log("who clears its environment gets away:", err)
+		return false
+	}
+	tree.Release()
+	return true
+}
+
+func TestWhatACommandStartsWithSetsidStaysWhenItHasEnded(t *testing.T) {
+	var out bytes.Buffer
+	p := &Process{Argv: []string{"sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"}, Stdout: &out}
+	if _, err := p.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	if s, err := process.ReadStat(pid); err != nil || s.Dead() {
+		t.Errorf("it has ended with the command: %v", err)
+	}
+	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil || bytes.Contains(groups, []byte("agentrun-run-")) {
+		t.Errorf("it is in the control group of the command still: %v\n%s", err, groups)
+	}
 }

@@ -79,7 +79,7 @@ var children = map[string]func(){
 	},
 	// owner runs a command that goes on, with a process in the background, and passes on what both say.
 	"owner": func() {
-		script := Process{Argv: []string{"sh", "-c", "sleep 1000 & (setsid sh -c 'echo $$; exec sleep 1000' &); echo $! $$; wait"}, Stdout: os.Stdout}
+		script := Process{Argv: []string{"sh", "-c", "sleep 1000 & (setsid sh -c 'echo $$; exec sleep 1000' &); (setsid env -i /bin/sh -c 'echo $$; exec sleep 1000' &); echo $! $$; wait"}, Stdout: os.Stdout}
 		_, err := script.Run(context.Background())
 		fmt.Println("still here:", err)
 	},

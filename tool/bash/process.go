@@ -132,6 +132,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	}
 	defer out.close()
 	guard := newGuard()
+	defer guard.end()
 	l.env = append(slices.Clone(l.env), guard.mark)
 	script, argv, err := p.longScript(l.argv)
 	if err != nil {
@@ -158,12 +159,11 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	if script != nil {
 		cmd.ExtraFiles = []*os.File{script}
 	}
-	g, err := lead(cmd, func(cmd *exec.Cmd) error { return p.start(cmd, l) })
+	g, err := lead(cmd, func(cmd *exec.Cmd) error { return p.start(cmd, l, guard) })
 	if err != nil {
 		return exit.notStarted(classifyStart(p.name(), l.path, err)), nil
 	}
 	guard.watch(g.pid)
-	defer guard.end()
 	if p.started != nil {
 		p.started(g.pid)
 	}
@@ -216,6 +216,7 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 	seen()
 
 	if p.tree && (exit.TimedOut || exit.Cancelled || exit.Feedback || exit.OutputLimit) {
+		guard.kill()
 		killStrays(g.pid, patience)
 	}
 	out.finish(patience)
@@ -233,9 +234,9 @@ func (p *Process) run(ctx context.Context, l location) (Exit, error) {
 }
 
 // start starts the command, in its box if it has one.
-func (p *Process) start(cmd *exec.Cmd, l location) error {
+func (p *Process) start(cmd *exec.Cmd, l location, guard *guard) error {
 	if p.box == nil {
-		return cmd.Start()
+		return guard.begin(cmd)
 	}
 	into := sandbox.Command{Path: l.path, Argv: l.argv, Dir: l.dir, Env: l.env, Report: 3 + len(cmd.ExtraFiles)}
 	for i := range cmd.ExtraFiles {
@@ -247,7 +248,7 @@ func (p *Process) start(cmd *exec.Cmd, l location) error {
 	}
 	cmd.Path, cmd.Args, cmd.Env, cmd.ExtraFiles = launch.Path, launch.Argv, launch.Env, append(cmd.ExtraFiles, launch.Report)
 	launch.Attr.Apply(cmd.SysProcAttr)
-	if err := cmd.Start(); err != nil {
+	if err := guard.begin(cmd); err != nil {
 		launch.Abandon()
 		return fmt.Errorf("%w: %w", sandbox.ErrFailed, err)
 	}
