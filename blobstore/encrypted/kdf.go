@@ -69,16 +69,18 @@ type wrapper struct {
 // known are the wrappers that this process has derived. One costs as long as
 // hundreds of blobs, so that none is derived twice.
 var known = struct {
-	// A passphrase is remembered as its HMAC under this key and not as itself.
-	tagKey [sha256.Size]byte
-
 	deriving chan struct{} // holds a token while one is derived: the memory of one is enough
 
 	mu       sync.RWMutex
 	wrappers map[derivation]*wrapper // guarded by mu
 }{deriving: make(chan struct{}, 1), wrappers: make(map[derivation]*wrapper)}
 
-func init() { _, _ = rand.Read(known.tagKey[:]) } // crypto/rand.Read never fails
+// tagKey is what a passphrase's HMAC is made with: one is remembered as that, and not as itself. It is made when it is needed,
+// since a program that only might encrypt should not wait for randomness, and a timer for more of it, when it starts.
+var tagKey = sync.OnceValue(func() (key [sha256.Size]byte) {
+	_, _ = rand.Read(key[:]) // never fails
+	return key
+})
 
 type passphraseTag [sha256.Size]byte
 
@@ -89,7 +91,8 @@ type derivation struct {
 }
 
 func tagOf(passphrase []byte) (tag passphraseTag) {
-	mac := hmac.New(sha256.New, known.tagKey[:])
+	key := tagKey()
+	mac := hmac.New(sha256.New, key[:])
 	mac.Write(passphrase)
 	mac.Sum(tag[:0])
 	return tag
