@@ -3,9 +3,9 @@ package storeurl
 import (
 	"os"
 
-	"github.com/minio/minio-go/v7/pkg/credentials"
-
 	"github.com/agentrun/agentrun/blobstore/httpstore"
+	"github.com/agentrun/agentrun/blobstore/s3store"
+	"github.com/agentrun/agentrun/internal/s3"
 	"github.com/agentrun/agentrun/kv/kvhttp"
 )
 
@@ -34,19 +34,10 @@ func (o Options) token(u URL) (string, error) {
 }
 
 // credentials are those that variables say, nil where they say none: the usual files have them then.
-func (o Options) credentials() *credentials.Credentials {
-	for _, names := range [][3]string{
-		{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"},
-		{"AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AWS_SESSION_TOKEN"},
-		{"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD"},
-	} {
-		id, secret, session := o.variable(names[0]), o.variable(names[1]), ""
-		if names[2] != "" {
-			session = o.variable(names[2])
-		}
-		if id != "" && secret != "" {
-			return credentials.NewStaticV4(id, secret, session)
-		}
+func (o Options) credentials() *s3store.Credentials {
+	c := s3store.Credentials(s3.FromEnvironment(o.variable))
+	if c == (s3store.Credentials{}) {
+		return nil
 	}
-	return nil
+	return &c
 }

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/minio/minio-go/v7/pkg/credentials"
-
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/s3store"
@@ -33,7 +31,7 @@ func against(t *testing.T, serve http.HandlerFunc) *s3store.Store {
 	t.Cleanup(server.Close)
 	return open(t, s3store.Options{
 		Endpoint: server.URL, Bucket: "bucket", MaxBytes: 1 << 20, MaxStreamBytes: 2 << 20, Grace: 300 * time.Millisecond,
-		Credentials: credentials.NewStaticV4("test", "test-secret", ""),
+		Credentials: &s3store.Credentials{AccessKeyID: "test", SecretAccessKey: "test-secret"},
 	})
 }
 

@@ -8,9 +8,8 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/minio/minio-go/v7"
-
 	"github.com/agentrun/agentrun/blobstore"
+	"github.com/agentrun/agentrun/internal/s3"
 )
 
 // MaxObjectBytes is the largest value that Objects keeps.
@@ -58,7 +57,7 @@ func (o *Objects) get(ctx context.Context, name string) ([]byte, Version, error)
 	if err := checkName(name); err != nil {
 		return nil, Version{}, err
 	}
-	body, info, err := o.fetch(ctx, o.prefix+name, minio.GetObjectOptions{})
+	body, info, err := o.fetch(ctx, o.prefix+name, s3.Range{})
 	if err != nil {
 		return nil, Version{}, err
 	}
@@ -73,9 +72,7 @@ func (o *Objects) get(ctx context.Context, name string) ([]byte, Version, error)
 // PutIfAbsent stores the first value of a name and returns its version. Errors match
 // ErrConflict where there is one already: of many who try at once, one does.
 func (o *Objects) PutIfAbsent(ctx context.Context, name string, data []byte) (Version, error) {
-	var opts minio.PutObjectOptions
-	opts.SetMatchETagExcept("*")
-	return o.put(ctx, name, data, opts)
+	return o.put(ctx, name, data, s3.Put{IfAbsent: true})
 }
 
 // PutIfMatch replaces a value that is still of the given version, and returns the new
@@ -84,12 +81,10 @@ func (o *Objects) PutIfMatch(ctx context.Context, name string, data []byte, vers
 	if version.IsZero() {
 		return Version{}, fmt.Errorf("storing object %s: %w: no version was given", name, ErrConflict)
 	}
-	var opts minio.PutObjectOptions
-	opts.SetMatchETag(version.etag)
-	return o.put(ctx, name, data, opts)
+	return o.put(ctx, name, data, s3.Put{IfMatch: version.etag})
 }
 
-func (o *Objects) put(ctx context.Context, name string, data []byte, opts minio.PutObjectOptions) (Version, error) {
+func (o *Objects) put(ctx context.Context, name string, data []byte, opts s3.Put) (Version, error) {
 	err := checkName(name)
 	switch {
 	case err != nil:
@@ -101,26 +96,25 @@ func (o *Objects) put(ctx context.Context, name string, data []byte, opts minio.
 	if err != nil {
 		return Version{}, fmt.Errorf("storing object %s: %w", name, err)
 	}
-	opts.ContentType = "application/octet-stream"
-	opts.DisableMultipart = true
-	info, err := o.send(ctx, o.prefix+name, bytes.NewReader(data), int64(len(data)), opts)
+	opts.Whole = true
+	etag, err := o.send(ctx, o.prefix+name, bytes.NewReader(data), int64(len(data)), opts)
 	if errors.Is(err, blobstore.ErrNotFound) {
 		err = fmt.Errorf("%w: it is gone", ErrConflict)
 	}
-	if err == nil && info.ETag == "" {
+	if err == nil && etag == "" {
 		err = errors.New("the service gives no version (ETag)")
 	}
 	if err != nil {
 		return Version{}, fmt.Errorf("storing object %s: %w", name, err)
 	}
-	return Version{info.ETag}, nil
+	return Version{etag}, nil
 }
 
 // Delete removes a name, whatever its version. One that is not there is no error.
 func (o *Objects) Delete(ctx context.Context, name string) error {
 	err := checkName(name)
 	if err == nil {
-		err = explain(ctx, o.core.Client.RemoveObject(ctx, o.opts.Bucket, o.prefix+name, minio.RemoveObjectOptions{}))
+		err = explain(ctx, o.client.Delete(ctx, o.opts.Bucket, o.prefix+name))
 	}
 	if err != nil {
 		return fmt.Errorf("deleting object %s: %w", name, err)

@@ -22,9 +22,11 @@
 //
 // Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (with
 // AWS_SESSION_TOKEN), MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or ~/.aws/credentials
-// (AWS_SHARED_CREDENTIALS_FILE, AWS_PROFILE), in this order. They are in no argument and
-// in no URL. Without TLS a service has to be on this machine, unless Options say
-// otherwise.
+// and ~/.aws/config (AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE, AWS_PROFILE), in this
+// order. They are in no argument and in no URL. Keys that are made anew from time to time
+// (sso, roles, credential_process) are not fetched: `aws configure export-credentials
+// --format env` prints variables for them. Where there are none, requests are not signed.
+// Without TLS a service has to be on this machine, unless Options say otherwise.
 //
 // Who asks needs the right to list the bucket: without it S3 answers that access is
 // denied where there is no object, which is then an error and no absent blob.
@@ -41,15 +43,15 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/internal/pace"
+	"github.com/agentrun/agentrun/internal/s3"
 )
 
 // Limits where Options name none.
@@ -82,7 +84,7 @@ type Options struct {
 	TLS *tls.Config
 
 	// Credentials are used in the place of those that the package comment lists.
-	Credentials *credentials.Credentials
+	Credentials *Credentials
 
 	// MaxBytes is the largest blob that is loaded into memory, MaxStreamBytes the
 	// largest that Open and Put stream. 0 is the default.
@@ -101,10 +103,19 @@ type Options struct {
 	MinRate int64
 }
 
+// Credentials are who asks. SessionToken belongs to keys that are lent for a while.
+type Credentials struct{ AccessKeyID, SecretAccessKey, SessionToken string }
+
+// String does not tell the secret.
+func (c Credentials) String() string { return s3.Credentials(c).String() }
+
+// GoString does not tell it either.
+func (c Credentials) GoString() string { return c.String() }
+
 // bucket is a part of a bucket, and the way to it.
 type bucket struct {
 	opts      Options
-	core      minio.Core
+	client    *s3.Client
 	transport *http.Transport
 	prefix    string // "" or with a slash at its end
 }
@@ -152,11 +163,6 @@ func open(o Options) (*bucket, error) {
 		}
 		prefix = o.Prefix + "/"
 	}
-	if o.Credentials == nil {
-		o.Credentials = credentials.NewChainCredentials([]credentials.Provider{
-			&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{},
-		})
-	}
 	limits := pace.Limits{Grace: o.Grace, Rate: o.MinRate}
 	limits.Fill()
 	transport := &http.Transport{
@@ -169,14 +175,31 @@ func open(o Options) (*bucket, error) {
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // a small body could become a large one
 	}
-	core, err := minio.NewCore(endpoint.Host, &minio.Options{
-		Creds: o.Credentials, Secure: endpoint.Scheme == "https", Region: o.Region,
-		Transport: &paced{transport, limits}, MaxRetries: 1,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening bucket %s: %w", o.Bucket, err)
+	client := &s3.Client{Endpoint: endpoint, Region: o.Region, Credentials: o.Credentials.find, Transport: &paced{transport, limits}}
+	if o.Credentials == nil {
+		client.Credentials = new(usual).find
 	}
-	return &bucket{opts: o, core: *core, transport: transport, prefix: prefix}, nil
+	return &bucket{opts: o, client: client, transport: transport, prefix: prefix}, nil
+}
+
+func (c *Credentials) find(context.Context) (s3.Credentials, error) { return s3.Credentials(*c), nil }
+
+// usual are the credentials that the package comment lists. They are looked for when they are needed, and once found they stay.
+type usual struct {
+	mu    sync.Mutex
+	found s3.Credentials // guarded by mu
+}
+
+func (u *usual) find(context.Context) (_ s3.Credentials, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.found.IsZero() {
+		u.found = s3.FromEnvironment(os.Getenv)
+	}
+	if u.found.IsZero() {
+		u.found, err = s3.FromFiles(os.Getenv)
+	}
+	return u.found, err
 }
 
 // parseEndpoint is the one way from a text to a service.
@@ -276,32 +299,34 @@ func explain(ctx context.Context, err error) error {
 	if errors.Is(err, blobstore.ErrTooLarge) || errors.Is(err, blobstore.ErrCorrupt) {
 		return err
 	}
-	var answer minio.ErrorResponse
-	if !errors.As(err, &answer) || answer.StatusCode == 0 && answer.Code == "" {
+	var answer *s3.Error
+	if !errors.As(err, &answer) {
 		var certificate *tls.CertificateVerificationError
-		if errors.As(err, &certificate) {
+		var credentials *s3.CredentialsError
+		if errors.As(err, &certificate) || errors.As(err, &credentials) || errors.Is(err, s3.ErrAnswer) {
 			return err
 		}
 		return &blobstore.UnavailableError{Err: err}
 	}
 	// Code and words come from the service: what is printed of them is quoted.
-	err = fmt.Errorf("the service answered %d %q: %q", answer.StatusCode, bounded(answer.Code), bounded(answer.Message))
+	answer = &s3.Error{Status: answer.Status, Code: bounded(answer.Code), Message: bounded(answer.Message)}
+	err = answer
 	switch {
 	case answer.Code == "NoSuchBucket":
 		return fmt.Errorf("%w: make the bucket, or name another one", err)
-	case answer.Code == minio.NoSuchKey, answer.StatusCode == http.StatusNotFound:
+	case answer.Code == "NoSuchKey", answer.Status == http.StatusNotFound:
 		return fmt.Errorf("%w: %w", blobstore.ErrNotFound, err)
-	case answer.Code == "PreconditionFailed", answer.StatusCode == http.StatusPreconditionFailed,
-		answer.StatusCode == http.StatusConflict:
+	case answer.Code == "PreconditionFailed", answer.Status == http.StatusPreconditionFailed,
+		answer.Status == http.StatusConflict:
 		return fmt.Errorf("%w: %w", ErrConflict, err)
-	case answer.Code == "InvalidRange", answer.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+	case answer.Code == "InvalidRange", answer.Status == http.StatusRequestedRangeNotSatisfiable:
 		return fmt.Errorf("%w: %w", errBeyond, err)
-	case answer.Code == "EntityTooLarge", answer.StatusCode == http.StatusRequestEntityTooLarge:
+	case answer.Code == "EntityTooLarge", answer.Status == http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("%w: %w", blobstore.ErrTooLarge, err)
-	case answer.StatusCode == http.StatusForbidden, answer.StatusCode == http.StatusUnauthorized:
+	case answer.Status == http.StatusForbidden, answer.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w: see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials, and what they may do", err)
-	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests, answer.StatusCode == http.StatusRequestTimeout,
-		answer.Code == "SlowDown", answer.Code == "RequestTimeout", answer.StatusCode == 0:
+	case answer.Status >= 500, answer.Status == http.StatusTooManyRequests, answer.Status == http.StatusRequestTimeout,
+		answer.Code == "SlowDown", answer.Code == "RequestTimeout", answer.Code == "InternalError", answer.Code == "ServiceUnavailable":
 		return &blobstore.UnavailableError{Err: err}
 	}
 	return err

@@ -10,12 +10,11 @@ import (
 	"iter"
 	"math"
 
-	"github.com/minio/minio-go/v7"
-
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/internal/exact"
 	"github.com/agentrun/agentrun/blobstore/internal/spool"
+	"github.com/agentrun/agentrun/internal/s3"
 )
 
 // Store keeps blobs in a bucket. It is safe for concurrent use.
@@ -104,25 +103,22 @@ func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (
 	return true, nil
 }
 
-func (s *Store) put(ctx context.Context, ref blobref.Ref, r io.Reader, size int64, absent bool) (err error) {
+// put stores a body, which in mode Verified is that of its reference.
+func (s *Store) put(ctx context.Context, ref blobref.Ref, body io.ReaderAt, size int64, absent bool) (err error) {
 	ctx, span := s.begin(ctx, "set_blob")
 	defer func() { span.End(err) }()
-	o := minio.PutObjectOptions{ContentType: "application/octet-stream"}
-	if absent {
-		o.SetMatchETagExcept("*")
+	o := s3.Put{IfAbsent: absent, Whole: absent}
+	if s.opts.Mode == blobstore.Verified {
+		o.Sum = ref.Sum()
 	}
-	_, err = s.send(ctx, s.blobKey(ref), r, size, o)
+	_, err = s.send(ctx, s.blobKey(ref), body, size, o)
 	return err
 }
 
-// send stores an object.
-func (b *bucket) send(ctx context.Context, key string, r io.Reader, size int64, o minio.PutObjectOptions) (minio.UploadInfo, error) {
-	// The client signs a body in pieces without TLS, and sends the last of them, an
-	// empty one, behind a body that it says is empty: the service then takes it for a
-	// request.
-	o.DisableContentSha256 = size == 0
-	info, err := b.core.Client.PutObject(ctx, b.opts.Bucket, key, r, size, o)
-	return info, explain(ctx, err)
+// send stores an object, and returns its ETag.
+func (b *bucket) send(ctx context.Context, key string, body io.ReaderAt, size int64, o s3.Put) (string, error) {
+	etag, err := b.client.Put(ctx, b.opts.Bucket, key, body, size, o)
+	return etag, explain(ctx, err)
 }
 
 // SetLocal stores nothing: there is no store on this machine.
@@ -192,13 +188,13 @@ func (s *Store) setStream(ctx context.Context, ref blobref.Ref, r io.Reader, siz
 }
 
 // fetch asks for an object, or a part of it.
-func (b *bucket) fetch(ctx context.Context, key string, o minio.GetObjectOptions) (io.ReadCloser, minio.ObjectInfo, error) {
+func (b *bucket) fetch(ctx context.Context, key string, part s3.Range) (io.ReadCloser, s3.Info, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, minio.ObjectInfo{}, err
+		return nil, s3.Info{}, err
 	}
-	body, info, _, err := b.core.GetObject(ctx, b.opts.Bucket, key, o)
+	body, info, err := b.client.Get(ctx, b.opts.Bucket, key, part)
 	if err != nil {
-		return nil, minio.ObjectInfo{}, explain(ctx, err)
+		return nil, s3.Info{}, explain(ctx, err)
 	}
 	return body, info, nil
 }
@@ -236,7 +232,7 @@ func (s *Store) Get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 func (s *Store) get(ctx context.Context, ref blobref.Ref) (_ []byte, err error) {
 	ctx, span := s.begin(ctx, "get_blob")
 	defer func() { span.End(err) }()
-	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
+	body, info, err := s.fetch(ctx, s.blobKey(ref), s3.Range{})
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +269,7 @@ func (s *Store) Open(ctx context.Context, ref blobref.Ref) (blobstore.Blob, erro
 func (s *Store) open(ctx context.Context, ref blobref.Ref) (_ *spool.Stream, err error) {
 	ctx, span := s.begin(ctx, "get_blob")
 	defer func() { span.End(err) }()
-	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
+	body, info, err := s.fetch(ctx, s.blobKey(ref), s3.Range{})
 	if err != nil {
 		return nil, err
 	}
@@ -331,11 +327,7 @@ func (s *Store) opaqueRange(ctx context.Context, ref blobref.Ref, off, n int64) 
 		return []byte{}, err
 	}
 	// The end is asked for by a number of 64 bits, and services count to it.
-	var o minio.GetObjectOptions
-	if err := o.SetRange(off, addUp(off, n-1)); err != nil {
-		return nil, err
-	}
-	body, _, err := s.fetch(ctx, s.blobKey(ref), o)
+	body, _, err := s.fetch(ctx, s.blobKey(ref), s3.Range{First: off, Last: addUp(off, n-1), Given: true})
 	if errors.Is(err, errBeyond) {
 		return []byte{}, nil
 	}
@@ -347,7 +339,7 @@ func (s *Store) opaqueRange(ctx context.Context, ref blobref.Ref, off, n int64) 
 }
 
 func (s *Store) verifiedRange(ctx context.Context, ref blobref.Ref, off, n int64) ([]byte, error) {
-	body, info, err := s.fetch(ctx, s.blobKey(ref), minio.GetObjectOptions{})
+	body, info, err := s.fetch(ctx, s.blobKey(ref), s3.Range{})
 	if err != nil {
 		return nil, err
 	}
@@ -373,22 +365,22 @@ func (s *Store) verifiedRange(ctx context.Context, ref blobref.Ref, off, n int64
 // Stat describes the blob.
 func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, error) {
 	err := ctx.Err()
-	var info minio.ObjectInfo
+	var info s3.Info
 	if err == nil {
-		info, err = s.core.Client.StatObject(ctx, s.opts.Bucket, s.blobKey(ref), minio.StatObjectOptions{})
+		info, err = s.client.Stat(ctx, s.opts.Bucket, s.blobKey(ref))
 		err = explain(ctx, err)
 	}
 	if err != nil {
 		return blobstore.Info{}, fmt.Errorf("describing %s: %w", ref, err)
 	}
-	return blobstore.Info{Ref: ref, Size: info.Size, ModTime: info.LastModified}, nil
+	return blobstore.Info{Ref: ref, Size: info.Size, ModTime: info.ModTime}, nil
 }
 
 // Delete removes the blob.
 func (s *Store) Delete(ctx context.Context, ref blobref.Ref) error {
 	_, err := s.Stat(ctx, ref)
 	if err == nil {
-		err = explain(ctx, s.core.Client.RemoveObject(ctx, s.opts.Bucket, s.blobKey(ref), minio.RemoveObjectOptions{}))
+		err = explain(ctx, s.client.Delete(ctx, s.opts.Bucket, s.blobKey(ref)))
 	}
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", ref, err)
@@ -408,7 +400,7 @@ func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 			if err != nil || o.Size < 0 {
 				continue // no blob
 			}
-			if !yield(blobstore.Info{Ref: ref, Size: o.Size, ModTime: o.LastModified}, nil) {
+			if !yield(blobstore.Info{Ref: ref, Size: o.Size, ModTime: o.ModTime}, nil) {
 				return
 			}
 		}
@@ -416,22 +408,19 @@ func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 }
 
 // list yields the objects whose keys begin with prefix, by rising key.
-func (b *bucket) list(ctx context.Context, prefix string) iter.Seq2[minio.ObjectInfo, error] {
-	return func(yield func(minio.ObjectInfo, error) bool) {
-		listing, cancel := context.WithCancel(ctx)
-		defer cancel()
+func (b *bucket) list(ctx context.Context, prefix string) iter.Seq2[s3.Info, error] {
+	return func(yield func(s3.Info, error) bool) {
 		last := ""
-		for o := range b.core.Client.ListObjectsIter(listing, b.opts.Bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
-			err := ctx.Err()
-			if err == nil && o.Err != nil {
-				err = explain(ctx, o.Err)
+		for o, err := range b.client.List(ctx, b.opts.Bucket, prefix) {
+			if err = explain(ctx, err); err == nil {
+				err = ctx.Err()
 			}
 			// A service that goes round in circles is left.
 			if err == nil && (o.Key <= last || len(o.Key) < len(prefix) || o.Key[:len(prefix)] != prefix) {
 				err = errors.New("the service's list is not as it should be")
 			}
 			if err != nil {
-				yield(minio.ObjectInfo{}, err)
+				yield(s3.Info{}, err)
 				return
 			}
 			last = o.Key
@@ -440,7 +429,7 @@ func (b *bucket) list(ctx context.Context, prefix string) iter.Seq2[minio.Object
 			}
 		}
 		if err := ctx.Err(); err != nil {
-			yield(minio.ObjectInfo{}, err)
+			yield(s3.Info{}, err)
 		}
 	}
 }

@@ -4,18 +4,20 @@ package s3test
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/agentrun/agentrun/internal/s3"
 )
 
 // Program names the file of versitygw where it is not in PATH.
@@ -68,9 +70,10 @@ func start(t *testing.T, program, dir, key, secret, bucket string) (address stri
 	}
 	address = l.Addr().String()
 	l.Close()
-	client, err := minio.New(address, &minio.Options{Creds: credentials.NewStaticV4(key, secret, ""), Region: "us-east-1", MaxRetries: 1})
-	if err != nil {
-		return "", err
+	who := s3.Credentials{AccessKeyID: key, SecretAccessKey: secret}
+	client := s3.Client{
+		Endpoint: &url.URL{Scheme: "http", Host: address}, Region: "us-east-1", Transport: &http.Transport{},
+		Credentials: func(context.Context) (s3.Credentials, error) { return who, nil },
 	}
 	var out bytes.Buffer
 	cmd := exec.Command(program, "--port", address, "--quiet", "--keep-alive", "posix", dir)
@@ -89,12 +92,12 @@ func start(t *testing.T, program, dir, key, secret, bucket string) (address stri
 		<-ended
 	}
 	for tick := time.Tick(10 * time.Millisecond); ; {
-		err := client.MakeBucket(t.Context(), bucket, minio.MakeBucketOptions{})
+		err := client.MakeBucket(t.Context(), bucket)
 		if err == nil {
 			t.Cleanup(stop)
 			return address, nil
 		}
-		if answer := (minio.ErrorResponse{}); errors.As(err, &answer) && answer.StatusCode != 0 {
+		if answer := (*s3.Error)(nil); errors.As(err, &answer) {
 			stop()
 			return "", fmt.Errorf("%w: %s", err, &out)
 		}
