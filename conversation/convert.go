@@ -67,7 +67,7 @@ func (c *converter) keep(ctx context.Context, t *Turn) error {
 		Turn: t.ID, First: c.out.first, Entries: c.out.messages,
 		Began: t.Timing.GetTimestampMs(), Took: t.Timing.GetDurationMs(), Blobs: []blobref.Ref{},
 	}
-	w := &walker{store: c.s.store, limits: c.s.limits, seen: map[blobref.Ref]uint16{}}
+	w := newWalker(c.s.store, c.s.limits)
 	w.add(visit{ref: t.ID, kind: kindTurn})
 	var failed error
 	w.run(ctx, func(ref blobref.Ref, err error) bool {
