@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -17,6 +18,29 @@ import (
 const blobPrefix = "agentKv:blob:"
 
 func blobKey(ref blobref.Ref) string { return blobPrefix + ref.Hex() }
+
+// blobKeys returns the keys under which a blob may be in the file, the better one first:
+// other programs may write upper case.
+func (x *source) blobKeys(ref blobref.Ref) []string {
+	keys := []string{ref.Hex(), strings.ToUpper(ref.Hex())}
+	if x.made {
+		keys = keys[:1]
+	}
+	if !x.chat {
+		for i := range keys {
+			keys[i] = blobPrefix + keys[i]
+		}
+	}
+	return keys
+}
+
+// selectBlob is the value of one of blobKeys and its length.
+func (x *source) selectBlob() string {
+	if x.chat {
+		return selectChatBlob
+	}
+	return selectValue
+}
 
 // selectValue is the value of a key and its length, unless that is more than a limit.
 const selectValue = "SELECT octet_length(value), CASE WHEN octet_length(value) <= ? THEN value END FROM cursorDiskKV WHERE key = ?"
@@ -53,11 +77,11 @@ func valueOf(ctx context.Context, c *conn, text, key string, limit int64) (value
 func (s *Store) readBlob(ctx context.Context, ref blobref.Ref, limit int64) (value driver.Value, own bool, err error) {
 	err = s.read(ctx, func(src *source, c *conn) (err error) {
 		own = src.made
-		if src.chat {
-			value, err = valueOf(src.patience(ctx), c, selectChatBlob, ref.Hex(), limit)
-			return err
+		for _, key := range src.blobKeys(ref) {
+			if value, err = valueOf(src.patience(ctx), c, src.selectBlob(), key, limit); !errors.Is(err, errNoValue) {
+				break
+			}
 		}
-		value, err = valueOf(src.patience(ctx), c, selectValue, blobKey(ref), limit)
 		return err
 	})
 	if errors.Is(err, errAbsent) {

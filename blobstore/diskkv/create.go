@@ -2,6 +2,7 @@ package diskkv
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,10 @@ func (s *Store) create() error {
 		return fmt.Errorf("making %s: %w", s.path, err)
 	}
 	return s.locked(context.Background(), func() error {
-		if _, err := s.fsys.Lstat(s.path); !errors.Is(err, fs.ErrNotExist) {
+		switch info, err := s.fsys.Lstat(s.path); {
+		case err == nil && info.Mode().IsRegular() && info.Size() == 0:
+			return s.begin()
+		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
 		// A log that another file left would be taken for that of this one.
@@ -49,6 +53,53 @@ func (s *Store) create() error {
 			return err
 		})
 	})
+}
+
+// begin makes what create makes in an empty file, which another program may have open:
+// SQLite writes it, with its locks, unless that program did so meanwhile.
+func (s *Store) begin() (err error) {
+	ctx := context.Background()
+	h, err := hold(s.fsys, s.path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.drop()) }()
+	c, err := connect(ctx, dsn(s.path, "mode=rw", busyTimeout(s.opts.BusyTimeout), "_synchronous=FULL"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if _, err := c.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	tables := int64(-1)
+	err = c.query(ctx, func(v []driver.Value) error {
+		tables, _ = v[0].(int64)
+		return nil
+	}, "SELECT count(*) FROM sqlite_schema")
+	if err == nil && tables == 0 {
+		err = c.makeTable(ctx, s.opts.Mode)
+	}
+	if err != nil {
+		_, undone := c.exec(ctx, "ROLLBACK")
+		return errors.Join(err, undone)
+	}
+	_, err = c.exec(ctx, "COMMIT")
+	return err
+}
+
+// makeTable makes the table and its marks in an empty database.
+func (c *conn) makeTable(ctx context.Context, mode blobstore.Mode) error {
+	for _, text := range []string{
+		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
+		tableSchema,
+		"INSERT INTO cursorDiskKV VALUES('" + formatKey + "', '" + formatVersion + "'), ('" + modeKey + "', '" + mode.String() + "')",
+	} {
+		if _, err := c.exec(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeDir makes the directory, and remembers which names a sync has to look after.
@@ -114,14 +165,8 @@ func emptyImage(mode blobstore.Mode) (_ []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	for _, text := range []string{
-		fmt.Sprintf("PRAGMA application_id = %d", applicationID),
-		tableSchema,
-		"INSERT INTO cursorDiskKV VALUES('" + formatKey + "', '" + formatVersion + "'), ('" + modeKey + "', '" + mode.String() + "')",
-	} {
-		if _, err := c.exec(ctx, text); err != nil {
-			return nil, err
-		}
+	if err := c.makeTable(ctx, mode); err != nil {
+		return nil, err
 	}
 	image, err := c.raw.(interface{ Serialize() ([]byte, error) }).Serialize()
 	if err != nil {

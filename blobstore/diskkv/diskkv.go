@@ -100,7 +100,7 @@ var (
 )
 
 // Open returns the store in the file path. Where there is none it is made with the
-// first write, not now. A file of our own that is damaged is moved aside, and the
+// first write, not now, and in an empty file as well. A file of our own that is damaged is moved aside, and the
 // Damage says where to; it is nil otherwise. A file that SQLite cannot read, or that has not
 // the table, is ErrFormat, and one of our own of the other mode blobstore.ErrMode.
 // Whoever opens a store closes it.

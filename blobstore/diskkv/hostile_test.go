@@ -83,7 +83,10 @@ func TestWhatIsNoFileOfTheFormIsRefusedAndLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"an empty file":     write(""),
+		"an empty file beside which there is a log": func(t *testing.T, path string) {
+			write("")(t, path)
+			write("something")(t, path+"-wal")
+		},
 		"text":              write(strings.Repeat("not a database\n", 100)),
 		"a header alone":    write("SQLite format 3\x00"),
 		"a broken database": write("SQLite format 3\x00" + strings.Repeat("\x00", 5000)),

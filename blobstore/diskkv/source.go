@@ -127,7 +127,10 @@ func (s *Store) openSource(ctx context.Context) (_ *source, err error) {
 	}
 	switch {
 	case head.none:
-		return nil, fmt.Errorf("%w: the file is empty", ErrFormat)
+		if x.stamp.wal.Size > 0 || x.stamp.journal.Size > 0 {
+			return nil, fmt.Errorf("%w: the file is empty, and what stands beside it may be all of it", ErrFormat)
+		}
+		return nil, errAbsent // as SQLite makes it, before it has anything to write
 	case !h.is(x.stamp.db):
 		return nil, errRestless
 	case head.app != applicationID:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
@@ -17,9 +18,9 @@ import (
 func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, error) {
 	info := blobstore.Info{Ref: ref, Size: -1}
 	err := s.read(ctx, func(src *source, c *conn) error {
-		text, key := "SELECT octet_length(value), typeof(value) = 'blob' FROM cursorDiskKV WHERE key = ?", blobKey(ref)
+		text := "SELECT octet_length(value), typeof(value) = 'blob' FROM cursorDiskKV WHERE key = ?"
 		if src.chat {
-			text, key = "SELECT octet_length(data), typeof(data) = 'blob' FROM blobs WHERE id = ?", ref.Hex()
+			text = "SELECT octet_length(data), typeof(data) = 'blob' FROM blobs WHERE id = ?"
 		}
 		return c.query(src.patience(ctx), func(v []driver.Value) error {
 			size, ok := v[0].(int64)
@@ -32,7 +33,7 @@ func (s *Store) Stat(ctx context.Context, ref blobref.Ref) (blobstore.Info, erro
 				info.Size = size
 			}
 			return nil
-		}, text, key)
+		}, text, src.blobKeys(ref)[0])
 	})
 	if err == nil && info.Size < 0 {
 		var data []byte
@@ -110,8 +111,8 @@ func prefixEnd(prefix string) string {
 	return prefix[:len(prefix)-1] + string(prefix[len(prefix)-1]+1)
 }
 
-// Walk yields the blobs in the order of their ids. Keys that are no ids of blobs are
-// passed over.
+// Walk yields the blobs in the order of their ids, behind those of a file of another
+// program that are in upper case. Keys that are no ids of blobs are passed over.
 func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 	return func(yield func(blobstore.Info, error) bool) {
 		for r, err := range s.rows(ctx, blobPrefix, ", octet_length(value)") {
@@ -119,9 +120,9 @@ func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 				yield(blobstore.Info{}, fmt.Errorf("listing the blobs of %s: %w", s.path, err))
 				return
 			}
-			ref, err := blobref.ParseHex(textOf(r[0])[len(blobPrefix):])
-			size, ok := r[1].(int64)
-			if err != nil || ref.IsZero() || !ok {
+			ref, ok := s.walked(ctx, textOf(r[0])[len(blobPrefix):])
+			size, known := r[1].(int64)
+			if !ok || !known {
 				continue
 			}
 			if ref == emptyRef && s.opts.Mode == blobstore.Verified {
@@ -132,4 +133,23 @@ func (s *Store) Walk(ctx context.Context) iter.Seq2[blobstore.Info, error] {
 			}
 		}
 	}
+}
+
+// walked reads the id of a key. One in upper case counts where the file is another
+// program's, and has not the same in lower case, which is listed too.
+func (s *Store) walked(ctx context.Context, id string) (blobref.Ref, bool) {
+	ref, err := blobref.ParseHex(id)
+	if err == nil || s.made() || id != strings.ToUpper(id) {
+		return ref, err == nil && !ref.IsZero()
+	}
+	if ref, err = blobref.ParseHex(strings.ToLower(id)); err != nil {
+		return ref, false
+	}
+	twice := false
+	err = s.read(ctx, func(src *source, c *conn) error {
+		_, err := valueOf(src.patience(ctx), c, src.selectBlob(), src.blobKeys(ref)[0], 0)
+		twice = err == nil || errors.Is(err, blobstore.ErrTooLarge)
+		return nil
+	})
+	return ref, err == nil && !twice
 }
