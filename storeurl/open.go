@@ -2,13 +2,9 @@ package storeurl
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/agentrun/agentrun/blobstore"
@@ -156,7 +152,7 @@ func (u URL) Open(ctx context.Context, o Options) (_ *Stack, err error) {
 func (s *Stack) base(ctx context.Context, u URL, mode blobstore.Mode, o Options) (blobstore.Store, error) {
 	switch u.Kind {
 	case Dir:
-		return localdir.Open(u.Place, localdir.Options{Mode: mode, Sync: o.Sync, Adopt: true})
+		return localdir.Open(u.Place, localdir.Options{Mode: mode, Sync: o.Sync, Adopt: !isOfHome(u.Place)})
 	case DiskKV:
 		store, damage, err := diskkv.Open(ctx, u.Place, diskkv.Options{Mode: mode, Sync: o.Sync})
 		if err != nil {
@@ -244,32 +240,6 @@ func (s *Stack) send(ctx context.Context, u URL, mode blobstore.Mode, o Options)
 	s.close = append(s.close, s.Writethrough.Close)
 	s.Store, s.Remote = s.Writethrough, remote
 	return nil
-}
-
-// queue is where the ids are of what is on its way to the remote: beside the store, a
-// directory for each remote. Memory has one that goes with it.
-func (s *Stack) queue(u URL) (string, error) {
-	if u.Kind == Memory {
-		dir, err := os.MkdirTemp("", "agentrun-queue-")
-		if err != nil {
-			return "", err
-		}
-		s.close = append(s.close, func() error { return os.RemoveAll(dir) })
-		return dir, nil
-	}
-	place, err := filepath.Abs(u.Place)
-	if err != nil {
-		return "", err
-	}
-	// What the remote is, without how it is used.
-	r := *u.Remote
-	if r.Kind.local() && r.Kind != Memory {
-		if r.Place, err = filepath.Abs(r.Place); err != nil {
-			return "", err
-		}
-	}
-	id := sha256.Sum256([]byte(URL{Kind: r.Kind, Place: r.Place, Endpoint: r.Endpoint, Region: r.Region}.String()))
-	return filepath.Join(place+".queue", hex.EncodeToString(id[:8])), nil
 }
 
 // encrypt puts the encrypting layer around a store.

@@ -51,12 +51,17 @@ func (s *Stack) Pointers(ctx context.Context) (p Pointers, err error) {
 	return p, err
 }
 
+// isOfHome reports whether a directory is that of the blobs of a home.
+func isOfHome(place string) bool {
+	_, err := os.Lstat(filepath.Join(filepath.Dir(filepath.Clean(place)), homeMark))
+	return err == nil && filepath.Base(place) == "blobs"
+}
+
 func (s *Stack) pointersOf(ctx context.Context, u URL) (pointers.Pointers, error) {
 	switch u.Kind {
 	case Dir:
-		home := filepath.Dir(filepath.Clean(u.Place))
-		if _, err := os.Lstat(filepath.Join(home, homeMark)); err == nil && filepath.Base(u.Place) == "blobs" {
-			return pointers.OpenDir(pointers.DirOf(home), pointers.DirOptions{}), nil // where gc looks for them
+		if isOfHome(u.Place) {
+			return pointers.OpenDir(pointers.DirOf(filepath.Dir(filepath.Clean(u.Place))), pointers.DirOptions{}), nil // where gc looks for them
 		}
 		return pointers.OpenDir(filepath.Join(u.Place, checkpointsName), pointers.DirOptions{}), nil
 	case DiskKV:
