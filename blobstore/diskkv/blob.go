@@ -133,6 +133,9 @@ func (s *Store) get(ctx context.Context, ref blobref.Ref) ([]byte, error) {
 	if err == nil && int64(len(data)) > s.opts.MaxBytes {
 		err = fmt.Errorf("%w: %d bytes; the limit is %d", blobstore.ErrTooLarge, len(data), s.opts.MaxBytes)
 	}
+	if !own && s.opts.Mode == blobstore.Verified && errors.Is(err, blobstore.ErrCorrupt) {
+		err = fmt.Errorf("%w; if the program that made the file encrypts, open it with ?encrypted=passphrase-file:FILE", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -90,8 +90,9 @@ func TestInADirectoryOfAnotherProgramNothingIsMovedAndNothingReplaced(t *testing
 		"Get":      func() error { _, err := s.Get(t.Context(), ref); return err },
 		"Open":     func() error { _, err := s.Open(t.Context(), ref); return err },
 		"GetRange": func() error { _, err := s.GetRange(t.Context(), ref, 0, 1); return err },
+		"Check":    func() error { _, err := s.Check(t.Context(), ref); return err },
 	} {
-		if err := use(); !errors.Is(err, blobstore.ErrCorrupt) || !strings.Contains(err.Error(), "?encrypted=passphrase-file:FILE") {
+		if err := use(); !errors.Is(err, blobstore.ErrCorrupt) || !errors.Is(err, blobstore.ErrEncrypted) || !strings.Contains(err.Error(), "?encrypted=passphrase-file:FILE") {
 			t.Errorf("%s = %v; want ErrCorrupt and how ciphertext is read", name, err)
 		}
 	}
@@ -112,6 +113,21 @@ func TestInADirectoryOfAnotherProgramNothingIsMovedAndNothingReplaced(t *testing
 	}
 	if _, err := localdir.Open(dir, localdir.Options{Mode: blobstore.Opaque, Adopt: true}); err != nil {
 		t.Errorf("it can no longer be opened as what it is: %v", err)
+	}
+}
+
+func TestOneBlobThatDoesNotHashToItsNameAmongOthersThatDoIsDamage(t *testing.T) {
+	dir, _ := foreign(t, []byte("plain"), []byte("damage"))
+	if err := os.WriteFile(filepath.Join(dir, blobName.Hex()), blobData, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir, localdir.Options{Adopt: true})
+	_, got := s.Get(t.Context(), blobref.Of([]byte("plain")))
+	_, checked := s.Check(t.Context(), blobref.Of([]byte("plain")))
+	for _, err := range []error{got, checked} {
+		if !errors.Is(err, blobstore.ErrCorrupt) || errors.Is(err, blobstore.ErrEncrypted) {
+			t.Errorf("it is %v, want ErrCorrupt and not ErrEncrypted", err)
+		}
 	}
 }
 

@@ -45,7 +45,10 @@ func (s *Store) check(ctx context.Context, ref blobref.Ref) (int64, error) {
 	if err == nil && !good && s.opts.Mode == blobstore.Verified {
 		err = blobstore.ErrCorrupt
 		if isEncrypted(f) {
-			err = blobstore.ErrEncrypted
+			return id.Size, blobstore.ErrEncrypted
+		}
+		if ours, oerr := s.ours(); oerr == nil && !ours {
+			err = s.strange(ref)
 		}
 	}
 	return id.Size, err

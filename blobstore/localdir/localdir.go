@@ -21,7 +21,8 @@
 //     and storing the right bytes again heals it. Where the file cannot be moved
 //     (a read-only home), or may be another program's (Options.Adopt), it is
 //     reported all the same, and stays. What begins like ciphertext of
-//     package encrypted is blobstore.ErrEncrypted and stays where it is.
+//     package encrypted is blobstore.ErrEncrypted and stays where it is. In a directory
+//     of another program in which nothing hashes to its name, all matches both.
 //   - Nothing but a regular file is ever opened under a blob's name: a symbolic
 //     link, FIFO, device or directory there is an error that names it.
 //
@@ -116,6 +117,8 @@ type Store struct {
 
 	ready   atomic.Bool // the directory exists and is of our mode
 	readyMu sync.Mutex  // held while that is being established
+
+	looked atomic.Int32 // blobs of another program that do not hash to their names; -1 where one does, 0 before a look
 
 	synced syncedSet
 }

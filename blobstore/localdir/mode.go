@@ -166,6 +166,41 @@ func (s *Store) sample(entries []fs.DirEntry) (name string, looked int) {
 	return "", looked
 }
 
+// strange is the error of a blob that does not hash to its name in a directory that
+// another program made: damage where others do, and most likely ciphertext where none does.
+func (s *Store) strange(ref blobref.Ref) error {
+	if s.looked.Load() == 0 {
+		entries, err := s.fsys.ReadDir(s.dir)
+		if err != nil {
+			return err
+		}
+		looked := int32(-1)
+		if name, n := s.sample(entries); name == "" {
+			looked = int32(n)
+		}
+		s.looked.Store(looked)
+	}
+	if looked := s.looked.Load(); looked > 0 {
+		return &seemsEncryptedError{path: s.path(ref), looked: int(looked)}
+	}
+	return fmt.Errorf("%w: %s does not hash to its name, and stays where it is, since another program made the directory; if that program encrypts, open it with ?encrypted=passphrase-file:FILE", blobstore.ErrCorrupt, s.path(ref))
+}
+
+// seemsEncryptedError is about a blob of which nobody can tell damage from ciphertext. It
+// matches blobstore.ErrEncrypted, and blobstore.ErrCorrupt, since it cannot be read.
+type seemsEncryptedError struct {
+	path   string
+	looked int
+}
+
+func (e *seemsEncryptedError) Error() string {
+	return fmt.Sprintf("it seems to be encrypted by the program that made the directory (no blob there of %d that were looked at hashes to its name); open it with ?encrypted=passphrase-file:FILE; %s stays where it is", e.looked, e.path)
+}
+
+func (e *seemsEncryptedError) Is(target error) bool {
+	return target == blobstore.ErrEncrypted || target == blobstore.ErrCorrupt
+}
+
 // prepare makes the directory, and its marker, before the first write.
 func (s *Store) prepare() error {
 	if s.ready.Load() {

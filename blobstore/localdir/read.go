@@ -216,7 +216,7 @@ func (s *Store) tryOpen(ctx context.Context, ref blobref.Ref, good judge) (durab
 	}
 	switch err := s.setAside(ctx, ref, f); {
 	case errors.Is(err, errNotOurs):
-		return nil, 0, fmt.Errorf("%w: %s does not hash to its name, and stays where it is, since another program made the directory; if that program encrypts, open it with ?encrypted=passphrase-file:FILE", blobstore.ErrCorrupt, s.path(ref))
+		return nil, 0, s.strange(ref)
 	case err != nil:
 		return nil, 0, err
 	}
