@@ -93,7 +93,7 @@ type Unwrapper interface {
 //
 // Layers below are asked for control only: to list, to describe, to delete. An
 // ability that carries the bytes of blobs (Store itself, Opener, RangeReader,
-// Putter, BytesPutter, StreamSetter, and every type that has one of them) counts only when s
+// Putter, BytesPutter, StreamSetter, ExclusiveSetter, and every type that has one of them) counts only when s
 // itself has it: an encrypting layer would be looked through to its ciphertext.
 // A layer therefore forwards such an ability with a method of its own.
 func As[T any](s Store) (T, bool) {
@@ -125,6 +125,7 @@ var byteCarriers = [...]reflect.Type{
 	reflect.TypeFor[Putter](),
 	reflect.TypeFor[BytesPutter](),
 	reflect.TypeFor[StreamSetter](),
+	reflect.TypeFor[ExclusiveSetter](),
 }
 
 // carriesBytes looks at the method set, not at the name: an interface that a

@@ -18,10 +18,11 @@ func TestWhatAStoreCannotDoIsSaidWithoutAGoType(t *testing.T) {
 	_, errs["range"] = blobstore.GetRange(ctx, s, ref, 0, 1)
 	_, _, errs["stream"] = blobstore.PutStream(ctx, s, strings.NewReader(""))
 	errs["set stream"] = blobstore.SetStream(ctx, s, ref, strings.NewReader(""), 0)
+	_, errs["exclusive"] = blobstore.SetIfAbsent(ctx, s, ref, nil)
 	for _, err := range blobstore.Walk(ctx, s) {
 		errs["walk"] = err
 	}
-	if len(errs) != 8 {
+	if len(errs) != 9 {
 		t.Errorf("%d errors, want one of each", len(errs))
 	}
 	for name, err := range errs {

@@ -163,6 +163,28 @@ func (s *Store) check(ref blobref.Ref, data []byte) error {
 	return nil
 }
 
+// SetIfAbsent stores data under ref where nothing is.
+func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (stored bool, err error) {
+	err = s.check(ref, data)
+	if err == nil {
+		value := bytes.Clone(data)
+		if s.opts.Mode == blobstore.Verified {
+			value = encode(data)
+		} else if value == nil {
+			value = []byte{} // nil is NULL
+		}
+		err = s.write(ctx, len(data), func(c *conn) error {
+			n, err := c.exec(context.Background(), insertValue, blobKey(ref), value)
+			stored = n > 0
+			return err
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("storing %s where nothing is in %s: %w", ref, s.path, err)
+	}
+	return stored, nil
+}
+
 // store stores bytes that were checked.
 func (s *Store) store(ctx context.Context, ref blobref.Ref, data []byte) error {
 	err := s.write(ctx, len(data), func(c *conn) error { return s.put(c, ref, data) })

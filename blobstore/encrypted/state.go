@@ -326,7 +326,26 @@ func (s *Store) makeMarker(ctx context.Context, anew bool) error {
 		return err
 	}
 	ids := idScheme{keyed: s.opts.KeyedIDs, mixed: s.opts.KeyedIDs && holds}
-	return s.writeMarker(ctx, &marker{ids: ids, slots: []slot{newSlot(w, ids, newIDKey(ids))}})
+	return s.placeMarker(ctx, &marker{ids: ids, slots: []slot{newSlot(w, ids, newIDKey(ids))}})
+}
+
+// placeMarker is writeMarker where no marker was found. Of many who make one at once, each
+// with an id key of its own, one does, as far as the store below can tell who was first;
+// the others find that one.
+func (s *Store) placeMarker(ctx context.Context, m *marker) error {
+	first := blobstore.EncryptionMarkers()[0]
+	stored, err := blobstore.SetIfAbsent(ctx, s.inner, first, m.encode())
+	switch {
+	case errors.Is(err, blobstore.ErrUnsupported):
+		return s.writeMarker(ctx, m)
+	case err != nil:
+		return fmt.Errorf("writing the marker of the store: %w", err)
+	case !stored:
+		if _, err := s.readCopy(ctx, first); !errors.Is(err, blobstore.ErrCorrupt) {
+			return nil // that of another
+		}
+	}
+	return s.writeMarker(ctx, m)
 }
 
 // surveyed is how many blobs a survey looks at.

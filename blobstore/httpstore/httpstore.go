@@ -108,16 +108,17 @@ type Store struct {
 }
 
 var (
-	_ blobstore.Store        = (*Store)(nil)
-	_ blobstore.Stater       = (*Store)(nil)
-	_ blobstore.Walker       = (*Store)(nil)
-	_ blobstore.Deleter      = (*Store)(nil)
-	_ blobstore.Opener       = (*Store)(nil)
-	_ blobstore.RangeReader  = (*Store)(nil)
-	_ blobstore.Putter       = (*Store)(nil)
-	_ blobstore.BytesPutter  = (*Store)(nil)
-	_ blobstore.StreamSetter = (*Store)(nil)
-	_ blobstore.Moder        = (*Store)(nil)
+	_ blobstore.Store           = (*Store)(nil)
+	_ blobstore.Stater          = (*Store)(nil)
+	_ blobstore.Walker          = (*Store)(nil)
+	_ blobstore.Deleter         = (*Store)(nil)
+	_ blobstore.Opener          = (*Store)(nil)
+	_ blobstore.RangeReader     = (*Store)(nil)
+	_ blobstore.Putter          = (*Store)(nil)
+	_ blobstore.BytesPutter     = (*Store)(nil)
+	_ blobstore.ExclusiveSetter = (*Store)(nil)
+	_ blobstore.StreamSetter    = (*Store)(nil)
+	_ blobstore.Moder           = (*Store)(nil)
 )
 
 // Open returns the store whose blobs are at base, an http or https URL, under

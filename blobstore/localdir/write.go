@@ -31,6 +31,31 @@ func (s *Store) Set(ctx context.Context, ref blobref.Ref, data []byte) error {
 	return s.settle(ctx, &incoming{ref: ref, size: int64(len(data)), data: data})
 }
 
+// SetIfAbsent stores data under ref where nothing is.
+func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (stored bool, err error) {
+	in := &incoming{ref: ref, size: int64(len(data)), data: data}
+	defer func() {
+		if in.temp != "" {
+			_ = s.fsys.Remove(in.temp)
+		}
+		if err != nil {
+			err = fmt.Errorf("storing %s where nothing is: %w", ref, err)
+		}
+	}()
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case s.opts.Mode == blobstore.Verified && !ref.Verify(data):
+		return false, fmt.Errorf("%w (they are %s)", blobstore.ErrMismatch, blobref.Of(data))
+	case ref.IsZero():
+		return false, fmt.Errorf("%w: the zero reference names no blob", blobref.ErrInvalid)
+	}
+	if err := s.stage(in); err != nil {
+		return false, err
+	}
+	return s.publish(in, absent)
+}
+
 // SetLocal is Set: nothing here is remote.
 func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) error {
 	return s.Set(ctx, ref, data)

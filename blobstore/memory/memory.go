@@ -35,15 +35,16 @@ type blob struct {
 }
 
 var (
-	_ blobstore.Store       = (*Store)(nil)
-	_ blobstore.Stater      = (*Store)(nil)
-	_ blobstore.Walker      = (*Store)(nil)
-	_ blobstore.Deleter     = (*Store)(nil)
-	_ blobstore.Opener      = (*Store)(nil)
-	_ blobstore.RangeReader = (*Store)(nil)
-	_ blobstore.Putter      = (*Store)(nil)
-	_ blobstore.BytesPutter = (*Store)(nil)
-	_ blobstore.Moder       = (*Store)(nil)
+	_ blobstore.Store           = (*Store)(nil)
+	_ blobstore.Stater          = (*Store)(nil)
+	_ blobstore.Walker          = (*Store)(nil)
+	_ blobstore.Deleter         = (*Store)(nil)
+	_ blobstore.Opener          = (*Store)(nil)
+	_ blobstore.RangeReader     = (*Store)(nil)
+	_ blobstore.Putter          = (*Store)(nil)
+	_ blobstore.BytesPutter     = (*Store)(nil)
+	_ blobstore.ExclusiveSetter = (*Store)(nil)
+	_ blobstore.Moder           = (*Store)(nil)
 )
 
 // Option says something about a store that New makes.
@@ -102,6 +103,14 @@ func (s *Store) Set(ctx context.Context, ref blobref.Ref, data []byte) (err erro
 }
 
 func (s *Store) set(ctx context.Context, ref blobref.Ref, data []byte) error {
+	if err := s.check(ctx, ref, data); err != nil {
+		return err
+	}
+	s.store(ref, data)
+	return nil
+}
+
+func (s *Store) check(ctx context.Context, ref blobref.Ref, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("storing %s: %w", ref, err)
 	}
@@ -111,8 +120,23 @@ func (s *Store) set(ctx context.Context, ref blobref.Ref, data []byte) error {
 	if ref.IsZero() {
 		return fmt.Errorf("storing %d bytes: %w: the zero reference names no blob", len(data), blobref.ErrInvalid)
 	}
-	s.store(ref, data)
 	return nil
+}
+
+// SetIfAbsent stores a copy of data under ref where nothing is.
+func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (stored bool, err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	if err := s.check(ctx, ref, data); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.blobs[ref]; ok {
+		return false, nil
+	}
+	s.keep(ref, data)
+	return true, nil
 }
 
 func (s *Store) store(ref blobref.Ref, data []byte) {
@@ -121,6 +145,11 @@ func (s *Store) store(ref blobref.Ref, data []byte) {
 	if old, ok := s.blobs[ref]; ok && bytes.Equal(old.data, data) {
 		return
 	}
+	s.keep(ref, data)
+}
+
+// keep is called with s.mu held.
+func (s *Store) keep(ref blobref.Ref, data []byte) {
 	if s.blobs == nil {
 		s.blobs = make(map[blobref.Ref]blob)
 	}

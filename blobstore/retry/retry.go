@@ -118,17 +118,18 @@ type Store struct {
 }
 
 var (
-	_ blobstore.Store        = (*Store)(nil)
-	_ blobstore.Stater       = (*Store)(nil)
-	_ blobstore.Walker       = (*Store)(nil)
-	_ blobstore.Deleter      = (*Store)(nil)
-	_ blobstore.Opener       = (*Store)(nil)
-	_ blobstore.RangeReader  = (*Store)(nil)
-	_ blobstore.Putter       = (*Store)(nil)
-	_ blobstore.StreamSetter = (*Store)(nil)
-	_ blobstore.Healer       = (*Store)(nil)
-	_ blobstore.BytesPutter  = (*Store)(nil)
-	_ blobstore.Unwrapper    = (*Store)(nil)
+	_ blobstore.Store           = (*Store)(nil)
+	_ blobstore.Stater          = (*Store)(nil)
+	_ blobstore.Walker          = (*Store)(nil)
+	_ blobstore.Deleter         = (*Store)(nil)
+	_ blobstore.Opener          = (*Store)(nil)
+	_ blobstore.RangeReader     = (*Store)(nil)
+	_ blobstore.Putter          = (*Store)(nil)
+	_ blobstore.StreamSetter    = (*Store)(nil)
+	_ blobstore.Healer          = (*Store)(nil)
+	_ blobstore.BytesPutter     = (*Store)(nil)
+	_ blobstore.ExclusiveSetter = (*Store)(nil)
+	_ blobstore.Unwrapper       = (*Store)(nil)
 )
 
 // New returns a layer around inner. Its mode and abilities are those of inner.
@@ -185,6 +186,18 @@ func (s *Store) Set(ctx context.Context, ref blobref.Ref, data []byte) (err erro
 	ctx, span := s.begin(ctx, "set_blob")
 	defer func() { span.End(err) }()
 	return s.do(ctx, call{"storing", ref}, func(a *attempt) error { return s.inner.Set(a.ctx, ref, data) })
+}
+
+// SetIfAbsent stores data where nothing is. When an acknowledgement was lost it may have
+// been stored by this call although it reports false.
+func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (stored bool, err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	err = s.do(ctx, call{"storing", ref}, func(a *attempt) (err error) {
+		stored, err = blobstore.SetIfAbsent(a.ctx, s.inner, ref, data)
+		return err
+	})
+	return stored && err == nil, err
 }
 
 // SetLocal stores data on this machine.

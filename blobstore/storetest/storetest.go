@@ -113,6 +113,7 @@ func Run(t *testing.T, open func() blobstore.Store, opts ...Option) {
 		{"Put hashes a stream", s.testPut},
 		{"PutBytes hashes bytes", s.testPutBytes},
 		{"SetStream stores a stream", s.testSetStream},
+		{"of many who store where nothing is one does", s.testSetIfAbsent},
 		{"a layer forwards what is below it", s.testForwarding},
 	}
 	for _, tt := range tests {

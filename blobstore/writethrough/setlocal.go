@@ -2,6 +2,7 @@ package writethrough
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/agentrun/agentrun/blobref"
@@ -44,6 +45,27 @@ func (s *Store) SetLocal(ctx context.Context, ref blobref.Ref, data []byte) erro
 			return fmt.Errorf("storing %s here alone: waiting for what is queued under this id: %w%s", ref, err, s.queue.lastFailure())
 		}
 	}
+}
+
+// SetIfAbsent stores the blob where nothing is under its id: at the remote, which all
+// machines share, and then here. It needs the remote now, and its errors match
+// blobstore.ErrUnsupported where that cannot tell who was first.
+func (s *Store) SetIfAbsent(ctx context.Context, ref blobref.Ref, data []byte) (stored bool, err error) {
+	ctx, span := s.begin(ctx, "set_blob")
+	defer func() { span.End(err) }()
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("storing %s: %w", ref, err)
+	}
+	err = s.change(ctx, ref, func() error {
+		if _, err := blobstore.Stat(ctx, s.local, ref); !errors.Is(err, blobstore.ErrNotFound) {
+			return err // one that is here is on its way there
+		}
+		if stored, err = blobstore.SetIfAbsent(ctx, s.remote, ref, data); err != nil || !stored {
+			return err
+		}
+		return s.local.SetLocal(ctx, ref, data)
+	})
+	return stored, err
 }
 
 // waitFor returns a waiter for the blob, nil when it is not queued.
