@@ -310,6 +310,17 @@ func (r *Router) openSession(ctx context.Context, u URL) (*Resource, error) {
 	return &Resource{Kind: "entry", ContentType: TypeJSON, Content: newLoaded(indent(data))}, nil
 }
 
+func (r *Router) openJob(ctx context.Context, u URL) (*Resource, error) {
+	if r.src.Job == nil {
+		return nil, sentence("No session: job:// URLs cannot be read here")
+	}
+	data, err := r.src.Job(ctx, u.Artifact)
+	if err != nil {
+		return nil, err
+	}
+	return &Resource{Kind: "job", ContentType: TypeJSON, Content: newLoaded(indent(data))}, nil
+}
+
 func (r *Router) openBlob(ctx context.Context, u URL) (*Resource, error) {
 	if r.src.Blobs == nil {
 		return nil, sentence("No blob store: blob:// URLs cannot be read here")

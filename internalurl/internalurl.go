@@ -9,7 +9,8 @@
 //	agent://<id>?q=<query>             the same, as a query
 //	session://<sessionId>              what a session is, as JSON
 //	session://<sessionId>/<entryId>    one entry of its log, as JSON
-//	blob://sha256/<64 hex>             a blob
+//	blob://sha256/<64 hex>             a blob, also as blob:sha256:<64 hex>
+//	job://<n>                          what a job is, as JSON
 //
 // artifact and agent URLs mean the session at hand. With the id of a session as
 // first segment (artifact://<sessionId>/<n>) they mean that one, everywhere.

@@ -50,6 +50,10 @@ type Sources struct {
 	// options. A Router asks once for each directory.
 	OpenDir func(dir string) *artifacts.Dir
 
+	// Job describes a job of the session at hand as one JSON object. There being none with that number is
+	// an error that says so.
+	Job func(ctx context.Context, n int64) ([]byte, error)
+
 	// AgentStatus says what became of an agent of the artifact directory dir that has no output, such as "running".
 	AgentStatus func(ctx context.Context, dir string, id artifacts.AgentID) (string, error)
 }
@@ -77,7 +81,14 @@ func NewRouter(src Sources) *Router {
 		Agent:    r.openAgent,
 		Session:  r.openSession,
 		Blob:     r.openBlob,
+		Job:      r.openJob,
 	}
+	return r
+}
+
+// WithJob has job:// URLs show what [Sources].Job is, and returns r, which must not be in use yet.
+func (r *Router) WithJob(job func(ctx context.Context, n int64) ([]byte, error)) *Router {
+	r.src.Job = job
 	return r
 }
 

@@ -19,10 +19,11 @@ const (
 	Agent    = "agent"
 	Session  = "session"
 	Blob     = "blob"
+	Job      = "job"
 )
 
 // schemes in the order errors list them.
-var schemes = []string{Agent, Artifact, Blob, Session}
+var schemes = []string{Agent, Artifact, Blob, Job, Session}
 
 // MaxLen is the longest URL that Parse reads, in bytes.
 const MaxLen = 8 << 10
@@ -33,7 +34,7 @@ type URL struct {
 	Scheme  string
 	Session string // id of the session, with the scheme session maybe its beginning; "" is the session at hand
 
-	Artifact int64 // artifact
+	Artifact int64 // artifact; job, whose number is that of its artifact
 
 	Agent   artifacts.AgentID // agent
 	Version int               // agent: 0 is the newest
@@ -50,9 +51,16 @@ type URL struct {
 	Selector Selector
 }
 
+// reference begins a blob as logs and JSON name it: blob:sha256:<hex> is read as blob://sha256/<hex>.
+const reference = "blob:sha256:"
+
 // Is reports whether s looks like a URL rather than a file name, whatever its
-// scheme: a letter, then letters, digits, '+', '.' or '-', then "://".
+// scheme: a letter, then letters, digits, '+', '.' or '-', then "://"; or a reference to
+// a blob, blob:sha256:<hex>.
 func Is(s string) bool {
+	if strings.HasPrefix(s, reference) {
+		return true
+	}
 	scheme, _, ok := strings.Cut(s, "://")
 	if !ok || scheme == "" {
 		return false
@@ -76,6 +84,9 @@ func Parse(raw string) (URL, error) {
 	}
 	if !Is(raw) {
 		return URL{}, fmt.Errorf("%q is not a URL: use one such as artifact://0 or agent://<id>", raw)
+	}
+	if hex, ok := strings.CutPrefix(raw, reference); ok {
+		raw = "blob://sha256/" + hex
 	}
 	scheme, rest, _ := strings.Cut(raw, "://")
 	scheme = strings.ToLower(scheme)
@@ -114,6 +125,8 @@ func Parse(raw string) (URL, error) {
 		err = u.parseSession(segments)
 	case Blob:
 		err = u.parseBlob(segments)
+	case Job:
+		err = u.parseJob(segments)
 	}
 	if err != nil {
 		return URL{}, err
@@ -139,7 +152,11 @@ func cutMember(rest string) (without, member string, err error) {
 }
 
 func unknownScheme(scheme string) error {
-	return sentence(fmt.Sprintf("Unknown protocol: %s://\nSupported: %s://", scheme, strings.Join(schemes, "://, ")))
+	hint := ""
+	if scheme == "file" {
+		hint = "\nName a file by its path alone"
+	}
+	return sentence(fmt.Sprintf("Unknown protocol: %s://\nSupported: %s://%s", scheme, strings.Join(schemes, "://, "), hint))
 }
 
 // split takes a path apart and decodes its segments. One '/' at the end is
@@ -246,6 +263,15 @@ func (u *URL) parseSession(segments []string) error {
 	return nil
 }
 
+func (u *URL) parseJob(segments []string) error {
+	n, ok := artifacts.ParseID(segments[0])
+	if !ok || len(segments) > 1 {
+		return sentence("job:// URL requires the number of a job: job://0")
+	}
+	u.Artifact = n
+	return nil
+}
+
 func (u *URL) parseBlob(segments []string) error {
 	if len(segments) != 2 || segments[0] != "sha256" {
 		return sentence("blob:// URL requires a SHA-256: blob://sha256/<64 lower-case hex digits>")
@@ -340,7 +366,7 @@ func (u URL) Resource() string {
 		}
 	}
 	switch u.Scheme {
-	case Artifact:
+	case Artifact, Job:
 		b.WriteString(strconv.FormatInt(u.Artifact, 10))
 	case Agent:
 		b.WriteString(u.Agent.String())

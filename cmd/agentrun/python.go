@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentrun/agentrun/blobref"
-	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool/bash"
@@ -123,7 +122,7 @@ func (r *commandRun) runCell(ctx context.Context, s *session.Session, o bash.Opt
 		return bash.Result{}, err
 	}
 	services := &python.Services{
-		Router: internalurl.ForSession(m, s, taskStatus(m)), Artifacts: o.Artifacts,
+		Router: routerOf(m, s), Artifacts: o.Artifacts,
 		Bash: bash.Options{Log: o.Log, Artifacts: o.Artifacts, Sandbox: r.policy, Redact: o.Redact},
 	}
 	kernel, done, err := r.kernel(s)

@@ -27,7 +27,8 @@ func newReadCommand(env *environment) *cobra.Command {
   artifact://N       output of a command; artifact://ID/N of session ID
   agent://ID         output of a subagent; agent://ID/key/0 a part, ?q= a query
   session://ID       what a session is; session://ID/ENTRY one entry of its log
-  blob://sha256/HEX  a blob
+  blob://sha256/HEX  a blob, also as blob:sha256:HEX
+  job://N            what a job of the session is
 
 Lines are selected at the end: :10 from line 10 on, :10-20, :10+5 five lines,
 :-50 the last 50, :1-3,90-95. With :raw it is every byte as it is, also of
@@ -136,7 +137,7 @@ func (o *lazyOpener) OpenURL(ctx context.Context, u internalurl.URL) (*internalu
 			return nil, err
 		}
 	}
-	r, err := internalurl.ForSession(m, o.at, taskStatus(m)).OpenURL(ctx, u)
+	r, err := routerOf(m, o.at).OpenURL(ctx, u)
 	if errors.Is(err, artifacts.ErrNoDirectory) {
 		id := u.Session
 		if id == "" {

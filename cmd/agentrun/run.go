@@ -42,11 +42,13 @@ can not be executed or is not found, 125 when agentrun itself failed, and 128+n
 when agentrun got signal n and ended the command. --max-output ends it with the
 signals of --timeout, and the status is what they made of it: mostly 130.
 
-With --json peakMemory is the most that one process had, in bytes. What had less
-than agentrun itself, and all in a shell that goes on, is only looked at from
-time to time: it is null where a command was too short. --streams gives each
-stream a pipe; between the two the order is that in which they were read, which
-need not be that of writing (without it, one pipe keeps that).
+With --json cancelled is true when a signal to agentrun ended the command, and
+outputLimit when --max-output did; else neither is there. peakMemory is the most
+that one process had, in bytes. What had less than agentrun itself, and all in a
+shell that goes on, is only looked at from time to time: it is null where a
+command was too short. --streams gives each stream a pipe; between the two the
+order is that in which they were read, which need not be that of writing
+(without it, one pipe keeps that).
 
 ` + sandboxHelp
 
@@ -344,6 +346,7 @@ type runResult struct {
 	Entry         *string `json:"entry"` // null when the end could not be recorded
 	Output        string  `json:"output"`
 	OutputLimit   bool    `json:"outputLimit,omitempty"` // it wrote more than --max-output, and was ended
+	Cancelled     bool    `json:"cancelled,omitempty"`   // a signal to agentrun ended it
 	Job           *string `json:"job,omitempty"`         // of a run that goes on in the background
 	// Sandbox is not there without one.
 	Sandbox *sandboxResult `json:"sandbox,omitempty"`
@@ -366,7 +369,7 @@ func describe(s *session.Session, res *bash.Result, view string) runResult {
 		ExitCode: &res.Code, Signal: orNull(res.Signal), TimedOut: res.TimedOut, DurationMS: res.Duration.Milliseconds(),
 		TotalBytes: sum.TotalBytes, TotalLines: sum.TotalLines, ShownBytes: sum.ShownBytes, ShownLines: sum.ShownLines,
 		Truncated: sum.Truncated, Artifact: orNull(sum.Artifact),
-		Session: s.ID(), Entry: orNull(res.EndEntry), Output: view, OutputLimit: res.OutputLimit,
+		Session: s.ID(), Entry: orNull(res.EndEntry), Output: view, OutputLimit: res.OutputLimit, Cancelled: res.Cancelled,
 	}
 	r.UserMS, r.SystemMS = res.User.Milliseconds(), res.System.Milliseconds()
 	if res.PeakMemory > 0 {

@@ -157,7 +157,7 @@ func (o *sources) resource(url, name string) find.Source {
 				return nil, err
 			}
 		}
-		res, err := internalurl.ForSession(m, o.s, taskStatus(m)).OpenURL(ctx, u)
+		res, err := routerOf(m, o.s).OpenURL(ctx, u)
 		if err != nil {
 			return nil, err
 		}

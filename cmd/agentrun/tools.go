@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentrun/agentrun/internalurl"
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/supervisor"
 	"github.com/agentrun/agentrun/tool"
@@ -57,7 +56,7 @@ func toolsOf(b *workbench) (*toolset.Set, error) {
 			hosts.Off = errOffline
 		}
 		urls = &sources{b.environment, b.manager, b.session}
-		pages.Router, pages.Blobs = internalurl.ForSession(b.manager, b.session, taskStatus(b.manager)), b.manager.Blobs()
+		pages.Router, pages.Blobs = routerOf(b.manager, b.session), b.manager.Blobs()
 		code.Dir, code.Artifacts, code.Blobs = b.files.Dir(), out.Artifacts, b.session
 		shell.Redact, code.Redact, hosts.Redact, code.Services.Bash.Redact = b.session.Redactor(), b.session.Redactor(), b.session.Redactor(), b.session.Redactor()
 		shell.Sandbox, code.Sandbox, code.Services.Bash.Sandbox = b.policy, b.policy, b.policy

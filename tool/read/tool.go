@@ -37,7 +37,7 @@ func (t Tool) Description() string {
 	}
 	return "Shows a page (3,000 lines or 50 KiB, whichever is less) of " + files +
 		"a URL: artifact://<n> is the whole output of a tool, agent://<id> the output of a subagent, " +
-		"agent://<id>?q=.a[0].b a part of its JSON, session://<id> and blob://sha256/<hex> what they name. " +
+		"agent://<id>?q=.a[0].b a part of its JSON, session://<id>, blob://sha256/<hex> and job://<n> what they name. " +
 		"Text is shown as UTF-8 whatever its encoding is; pictures are shown; a directory or an archive (zip, tar) is listed, and a.zip:dir/x is what is in one, a.zip:b.tar:x in one in it; " +
 		"a notebook is its cells with their outputs; of a PDF it is the text, :p7 and :p7-9 are pages of it. " +
 		"Select lines at the end of it: :10-20, :10+5, :-50 for the last 50; :raw for the bytes as they are. " +
