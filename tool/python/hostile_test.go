@@ -40,6 +40,24 @@ func TestATimeoutKeepsTheState(t *testing.T) {
 	}
 }
 
+func TestAnInterruptedImportOfAsyncioDoesNotSpoilTheNext(t *testing.T) {
+	// It is what such an import leaves: the package is gone again, most of its modules are not.
+	const halve = "import sys, asyncio\ndel sys.modules['asyncio'], asyncio\n"
+	for name, code := range map[string]string{
+		"of the kernel": "async def f(): return 2\nawait f()",
+		"of a cell":     "import asyncio\nawait asyncio.sleep(0, 2)",
+	} {
+		k := kernel(t, Options{})
+		got := cell(t, k, halve+"import os, signal\nos.kill(os.getpid(), signal.SIGINT)")
+		if got.Code != 130 || !strings.Contains(got.out, "KeyboardInterrupt") {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		if got := cell(t, k, code); got.Code != 0 || got.result() != "2" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func TestACellThatIsDeafEndsWithItsKernel(t *testing.T) {
 	k := kernel(t, Options{})
 	got := cell(t, k, "a = 1; import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\nprint('on')\nwhile True: pass",

@@ -256,13 +256,22 @@ def follow_threads():
 def library(name):
     """A module of the standard library, whatever lies in the working directory."""
     if name not in sys.modules:
-        path = sys.path[:]
-        sys.path[:] = [p for p in path if p]
-        try:
-            __import__(name)
-        finally:
-            sys.path[:] = path
+        with hold:
+            whole(name)
+            path = sys.path[:]
+            sys.path[:] = [p for p in path if p]
+            try:
+                __import__(name)
+            finally:
+                sys.path[:] = path
     return sys.modules[name]
+
+
+def whole(name):
+    """Forget what an interrupted import left of a package: no later one would find its parts where they belong."""
+    if name not in sys.modules:
+        for part in [m for m in sys.modules if m.startswith(name + ".")]:
+            del sys.modules[part]
 
 
 # What a cell asks its owner for.
@@ -718,6 +727,8 @@ def serve():
         os.dup2(fds[0], 1)
         os.dup2(fds[-1], 2)
         signal.signal(signal.SIGINT, on_interrupt)
+        if state.interrupted:
+            whole("asyncio")  # which cells import before they await
         state.interrupted, state.deferred, state.displayed = False, False, 0
         before = used()
         kept = {}  # variables as they were before the cell: its own may be secrets
