@@ -393,7 +393,7 @@ func TestACallThatIsNotIdempotentIsToldToBeInterrupted(t *testing.T) {
 	upTo := strings.Count(data[:strings.Index(data, "echo: a")], "\n") + 1 // with the first result
 	s := killed(t, h, upTo)
 	dir := artifacts.Open(s.ArtifactsDir(), artifacts.Options{})
-	f := must(dir.Create(t.Context(), "once", artifacts.Provenance{Run: must(s.Context(t.Context())).Messages[1].ToolCallIDs[1]}))
+	f := must(dir.Create(t.Context(), "once", artifacts.Provenance{Run: "a run", Call: tool.Origin(agent.MainID, must(s.Context(t.Context())).Messages[1].ToolCallIDs[1])}))
 	must(f.Write([]byte("half of it")))
 	if err := f.Close(); err != nil {
 		t.Fatal(err)

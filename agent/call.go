@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentrun/agentrun/agent/permission"
+	"github.com/agentrun/agentrun/artifacts"
 	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/model"
 	"github.com/agentrun/agentrun/redact"
@@ -99,7 +100,7 @@ func (r *run) permitted(ctx context.Context, c entry.ToolCallBlock) (tool.Result
 		return tool.Refuse(err), nil
 	}
 	r.observe(CallStarted{c.ID, c.Name, c.Arguments})
-	within := tool.WithHidden(tool.WithCall(ctx, c.ID), permission.Hidden(r.Dir, rules, c.Name, c.Arguments))
+	within := tool.WithHidden(tool.WithCall(ctx, r.ID, c.ID), permission.Hidden(r.Dir, rules, c.Name, c.Arguments))
 	res, err := r.Tools.Call(within, c.Name, c.Arguments)
 	if errors.Is(err, tool.ErrUnfinished) {
 		return res, fmt.Errorf("calling %s: %w", c.Name, err)
@@ -232,11 +233,31 @@ func (r *run) whatIsKnown(ctx context.Context, c entry.ToolCallBlock) tool.Resul
 	if r.Artifacts == nil {
 		return res
 	}
-	if info, ok, err := r.Artifacts.ByRun(ctx, c.ID); err == nil && ok {
+	if info, ok, err := r.Artifacts.ByCall(ctx, tool.Origin(r.ID, c.ID)); err == nil && ok {
 		res.Artifact = fmt.Sprintf("artifact://%d", info.ID)
 		res.Text += fmt.Sprintf("\n[What it had printed is in %s (%s)]", res.Artifact, quantity.Bytes(info.Bytes))
+		if info.State == artifacts.Interrupted && info.Unsettled && info.Bytes <= maxSettled {
+			_ = r.settle(ctx, info) // else the doctor does: the bytes are there
+		}
 	}
 	return res
+}
+
+// maxSettled is the longest output, in bytes, of which a run that goes on records that it was cut off: it is read for its checksum.
+const maxSettled = 1 << 30
+
+// settle records that an output was cut off by a crash, which its writer could not.
+func (r *run) settle(ctx context.Context, info artifacts.Info) error {
+	f, err := r.Artifacts.Open(ctx, info.ID)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	ix, err := f.Index(ctx)
+	if err != nil {
+		return err
+	}
+	return r.Artifacts.Settle(ctx, info.ID, artifacts.Provenance{Run: info.Run}, info.State, info.Note, ix)
 }
 
 // openCalls are the calls of the last answer of a context that have no result in the log, as the log has them.

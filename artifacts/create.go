@@ -71,7 +71,7 @@ func (d *Dir) Create(ctx context.Context, tool string, p Provenance) (*File, err
 	if err != nil {
 		return nil, fmt.Errorf("taking an artifact number: %w", err)
 	}
-	side := sidecar{Run: p.Run, Tool: CleanTool(tool), Created: d.opt.Now().UTC(), ID: process.Self()}
+	side := sidecar{Run: p.Run, Call: p.Call, Tool: CleanTool(tool), Created: d.opt.Now().UTC(), ID: process.Self()}
 	for range claimTries {
 		if count.Artifact > maxID {
 			break

@@ -250,8 +250,18 @@ func (d *Dir) Numbers(ctx context.Context) ([]int64, error) {
 // ByRun finds the artifact that run writes or wrote, and reports whether there
 // is one; of several, the newest.
 func (d *Dir) ByRun(ctx context.Context, run string) (Info, bool, error) {
+	return d.by(ctx, run, func(side sidecar) string { return side.Run })
+}
+
+// ByCall is ByRun for the call that a run is of, see Provenance.Call.
+func (d *Dir) ByCall(ctx context.Context, call string) (Info, bool, error) {
+	return d.by(ctx, call, func(side sidecar) string { return side.Call })
+}
+
+// by finds the newest artifact of which what is wanted.
+func (d *Dir) by(ctx context.Context, wanted string, of func(sidecar) string) (Info, bool, error) {
 	s, err := d.list(ctx, true)
-	if noDirectory(err) || run == "" {
+	if noDirectory(err) || wanted == "" {
 		return Info{}, false, nil
 	}
 	if err != nil {
@@ -259,13 +269,13 @@ func (d *Dir) ByRun(ctx context.Context, run string) (Info, bool, error) {
 	}
 	for _, id := range slices.Backward(s.available()) {
 		if err := ctx.Err(); err != nil {
-			return Info{}, false, fmt.Errorf("looking for the artifact of run %s: %w", run, err)
+			return Info{}, false, fmt.Errorf("looking for the artifact of %s: %w", wanted, err)
 		}
 		side, from := d.provenance(sidecarName(id))
 		if from == foreign {
 			side, from = d.packed(s, id)
 		}
-		if from != ours || side.Run != run {
+		if from != ours || of(side) != wanted {
 			continue
 		}
 		info, err := d.Lookup(ctx, id)

@@ -16,6 +16,8 @@ import (
 // reserved agent id.
 type Provenance struct {
 	Run string // the run that writes it, as the log calls it; may be empty
+	// Call is the tool call of a model that the run is of, in the words of whoever makes such calls; "" without one. A reserved id has none.
+	Call string
 }
 
 // sidecar is the content of .artifact-<n>.json and .agent-<id>.json. It is
@@ -26,6 +28,7 @@ type Provenance struct {
 // name; such a file has no pid, and the artifact beside it counts as complete.
 type sidecar struct {
 	Run     string    `json:"run,omitempty"`
+	Call    string    `json:"call,omitempty"`
 	Tool    string    `json:"tool,omitempty"`
 	Created time.Time `json:"created"`
 	process.ID

@@ -77,3 +77,22 @@ func TestTheURLOfASubagentAnswersWhateverBecameOfIt(t *testing.T) {
 		t.Errorf("agent://1-Late is %q, want %s", got, want)
 	}
 }
+
+func TestAReportHasThreeTriesWhateverIsSaidBetweenThem(t *testing.T) {
+	const bad = `{"agent":"0-R","say":[{"call":"yield","args":{"data":{"n":"no"}}}]}`
+	r := newTree(t,
+		`{"agent":"main","say":[{"call":"task","args":{"tasks":[{"name":"R","task":"a","schema":{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}}}}]}}]}`,
+		`{"agent":"main","say":[{"text":"ok"}]}`,
+		bad, bad, `{"agent":"0-R","say":[{"text":"Is that not good?"}]}`, bad,
+	)
+	if out := r.run(t); out.Status != agent.Completed {
+		t.Fatalf("%+v", out)
+	}
+	got := must(task.List(t.Context(), r.Manager, r.session, agent.MainID))
+	if len(got) != 1 || got[0].Status != task.BadAnswer || got[0].Reason != "its report is not as its schema says, after 3 tries; what it handed in last is kept" {
+		t.Errorf("%+v", got)
+	}
+	if out := r.output(t, "0-R"); !strings.Contains(out, `"no"`) {
+		t.Errorf("the output is %q", out)
+	}
+}

@@ -97,15 +97,18 @@ func (y *yield) done(messages []entry.Message) bool {
 	return len(all) >= yieldTries || len(all) > 0 && all[len(all)-1].Accepted
 }
 
-// sinceSaid are the messages behind the last that somebody said.
+// sinceSaid are the messages behind the last that somebody said; a reminder is nobody's.
 func sinceSaid(messages []entry.Message) []entry.Message {
 	for i, m := range slices.Backward(messages) {
-		if _, ok := m.(entry.UserMessage); ok {
+		if m, ok := m.(entry.UserMessage); ok && m.Content.Text() != reminder {
 			return messages[i:]
 		}
 	}
 	return messages
 }
+
+// reminder is what a subagent is told whose report is missing.
+const reminder = "Your report is missing. Call yield with it; nothing else you say reaches who asked."
 
 // remind asks for a report that is missing.
 func (y *yield) remind(context.Context, entry.AssistantMessage) (string, error) {
@@ -114,7 +117,7 @@ func (y *yield) remind(context.Context, entry.AssistantMessage) (string, error) 
 	if y.reminded++; y.reminded > yieldTries {
 		return "", nil
 	}
-	return "Your report is missing. Call yield with it; nothing else you say reaches who asked.", nil
+	return reminder, nil
 }
 
 // judge makes the last report that was handed in the result.

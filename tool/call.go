@@ -4,17 +4,31 @@ import "context"
 
 type callKey struct{}
 
-// WithCall returns a context for a call that a model made under id, as the log has it. Tools write it into the
-// provenance of the artifacts they make, so that those of a call that a crash cut off are found.
-func WithCall(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, callKey{}, id)
+// call is whose call it is, and its id.
+type call struct{ agent, id string }
+
+// WithCall returns a context for a call that the model of an agent made under id, as the log has it.
+func WithCall(ctx context.Context, agent, id string) context.Context {
+	return context.WithValue(ctx, callKey{}, call{agent, id})
 }
 
-// CallOf returns the id of the call that ctx is of, "" for none.
+// CallOf returns the id of the call that ctx is of, "" for none. Other agents may have calls of the same id.
 func CallOf(ctx context.Context) string {
-	id, _ := ctx.Value(callKey{}).(string)
-	return id
+	c, _ := ctx.Value(callKey{}).(call)
+	return c.id
 }
+
+// OriginOf is what tools write into the provenance of the artifacts they make in a call, artifacts.Provenance.Call, so that those of one
+// that a crash cut off are found: see [Origin]. It is "" outside a call.
+func OriginOf(ctx context.Context) string {
+	if c, ok := ctx.Value(callKey{}).(call); ok {
+		return Origin(c.agent, c.id)
+	}
+	return ""
+}
+
+// Origin names a call among those of all agents that share artifacts.
+func Origin(agent, id string) string { return agent + "/" + id }
 
 type hiddenKey struct{}
 

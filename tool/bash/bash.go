@@ -57,6 +57,7 @@ import (
 	"github.com/agentrun/agentrun/sandbox"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
+	"github.com/agentrun/agentrun/tool"
 )
 
 // artifactTool is the tool in the names of artifact files, 0.bash.log, for runs with and without a shell but those of a
@@ -387,14 +388,14 @@ func (r *run) begin(ctx context.Context, p *Process, where location, res *Result
 // open makes the artifact when the sink finds that the view will not be everything.
 func (r *run) open(ctx context.Context) (outputsink.File, error) {
 	// A cancelled command still has output to keep.
-	tool := artifactTool
+	name := artifactTool
 	if r.Host != "" {
-		tool = remoteTool
+		name = remoteTool
 	}
 	if r.Language != nil {
-		tool = r.Language.Name
+		name = r.Language.Name
 	}
-	f, err := r.Artifacts.Create(context.WithoutCancel(ctx), tool, artifacts.Provenance{Run: r.id})
+	f, err := r.Artifacts.Create(context.WithoutCancel(ctx), name, artifacts.Provenance{Run: r.id, Call: tool.OriginOf(ctx)})
 	if err != nil {
 		return nil, err
 	}

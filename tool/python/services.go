@@ -157,7 +157,7 @@ func (s *Services) artifact(ctx context.Context, run string, args json.RawMessag
 		return nil, errors.New("the session can have no artifacts")
 	}
 	o := outputsink.Options{MaxBytes: 1, Spill: true, Open: func() (outputsink.File, error) {
-		return s.Artifacts.Create(ctx, in.Name, artifacts.Provenance{Run: run})
+		return s.Artifacts.Create(ctx, in.Name, artifacts.Provenance{Run: run, Call: tool.OriginOf(ctx)})
 	}}
 	if r := s.Bash.Redact; r != nil {
 		if _, n := r.Text([]byte(in.Name)); n > 0 {
