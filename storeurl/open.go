@@ -77,6 +77,8 @@ type Stack struct {
 	// Remote is where blobs go to besides, nil without remote=.
 	Remote blobstore.Store
 
+	remoteBase blobstore.Store // below the layers of the remote
+
 	close  []func() error
 	url    URL
 	opts   Options
@@ -221,6 +223,7 @@ func (s *Stack) send(ctx context.Context, u URL, mode blobstore.Mode, o Options)
 	if err != nil {
 		return fmt.Errorf("the remote: %w", err)
 	}
+	s.remoteBase = remote
 	if u.Retry || r.Retry {
 		remote = retry.New(remote, retry.Policy{Observer: o.Observer})
 	}

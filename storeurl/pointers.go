@@ -38,12 +38,12 @@ type Pointers struct {
 // file, in a folder of their own in a dir and an s3 bucket, in the home where a dir is that of the blobs of one; a mem has
 // those that were set since it was opened. Servers of blobs have none: the error matches blobstore.ErrUnsupported. They
 // are open as long as the store.
-func (s *Stack) Pointers(ctx context.Context) (p Pointers, err error) {
-	if p.Local, err = s.pointersOf(ctx, s.url); err != nil {
+func (s *Stack) Pointers() (p Pointers, err error) {
+	if p.Local, err = s.pointersOf(s.url, s.Base); err != nil {
 		return p, err
 	}
 	if s.url.Remote != nil {
-		p.Remote, err = s.pointersOf(ctx, *s.url.Remote)
+		p.Remote, err = s.pointersOf(*s.url.Remote, s.remoteBase)
 		if errors.Is(err, blobstore.ErrUnsupported) {
 			err = nil
 		}
@@ -57,7 +57,7 @@ func isOfHome(place string) bool {
 	return err == nil && filepath.Base(place) == "blobs"
 }
 
-func (s *Stack) pointersOf(ctx context.Context, u URL) (pointers.Pointers, error) {
+func (s *Stack) pointersOf(u URL, base blobstore.Store) (pointers.Pointers, error) {
 	switch u.Kind {
 	case Dir:
 		if isOfHome(u.Place) {
@@ -65,19 +65,9 @@ func (s *Stack) pointersOf(ctx context.Context, u URL) (pointers.Pointers, error
 		}
 		return pointers.OpenDir(filepath.Join(u.Place, checkpointsName), pointers.DirOptions{}), nil
 	case DiskKV:
-		mode := blobstore.Verified
-		if s.Encrypted != nil {
-			mode = blobstore.Opaque
+		if file, ok := base.(*diskkv.Store); ok {
+			return diskkvpointers.New(file), nil
 		}
-		file, damage, err := diskkv.Open(ctx, u.Place, diskkv.Options{Mode: mode, Sync: s.opts.Sync})
-		if err != nil {
-			return nil, fmt.Errorf("opening the checkpoints of %s: %w", u, err)
-		}
-		s.close = append(s.close, file.Close)
-		if damage != nil && s.opts.Report != nil {
-			s.opts.Report(damage)
-		}
-		return diskkvpointers.New(file), nil
 	case S3:
 		bucket, prefix, _ := strings.Cut(u.Place, "/")
 		objects, err := s3store.OpenObjects(s3store.Options{
@@ -138,6 +128,9 @@ func (p Pointers) Push(ctx context.Context, conversation string) error {
 	}
 	was := map[blobref.Ref]bool{{}: true}
 	for one, err := range p.Local.History(ctx, conversation) {
+		if errors.Is(err, pointers.ErrDamaged) {
+			continue // what can be read may be enough
+		}
 		if err != nil {
 			return err
 		}

@@ -106,8 +106,8 @@ func (e *environment) sendCheckpoint(ctx context.Context, kept keptStates, id st
 
 // checkpoint makes the state of a session, as it is now, the latest one.
 func (k keptStates) checkpoint(ctx context.Context, id string, projector *conversation.SessionProjector) (conversation.Projection, error) {
-	latest, err := k.pointers.Local.Get(ctx, id, "")
-	if err != nil && !errors.Is(err, pointers.ErrNotFound) {
+	latest, err := lastKnown(k.pointers.Local.Get(ctx, id, ""))
+	if err != nil {
 		return conversation.Projection{}, err
 	}
 	p, err := projector.Project(ctx)
@@ -125,8 +125,8 @@ func (k keptStates) checkpoint(ctx context.Context, id string, projector *conver
 		return p, err
 	}
 	if bubble != "" {
-		at, err := k.pointers.Local.Get(ctx, id, bubble)
-		if err != nil && !errors.Is(err, pointers.ErrNotFound) {
+		at, err := lastKnown(k.pointers.Local.Get(ctx, id, bubble))
+		if err != nil {
 			return p, err
 		}
 		changes = append(changes, pointers.Change{Bubble: bubble, Old: at.Ref, New: p.Root})
@@ -284,6 +284,11 @@ func (e *environment) stateRestore(ctx context.Context, arg, bubble string, flag
 			return err
 		}
 		p, err := kept.findBubble(ctx, id, bubble)
+		var damaged *pointers.DamagedError
+		if errors.As(err, &damaged) && !damaged.Last.Ref.IsZero() {
+			e.say("%v; that is restored", err)
+			p, err = damaged.Last, nil
+		}
 		if err != nil {
 			return err
 		}

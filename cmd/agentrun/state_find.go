@@ -49,7 +49,12 @@ func (k keptStates) find(ctx context.Context, arg string) (string, error) {
 // findBubble returns the pointer at a message, that its id or the beginning of one alone names; "" is the latest state.
 func (k keptStates) findBubble(ctx context.Context, id, arg string) (pointers.Pointer, error) {
 	p, err := k.pointers.Get(ctx, id, arg)
-	if !errors.Is(err, pointers.ErrNotFound) {
+	unset := errors.Is(err, pointers.ErrNotFound)
+	var damaged *pointers.DamagedError
+	if errors.As(err, &damaged) {
+		unset = damaged.Last.Ref.IsZero()
+	}
+	if !unset {
 		return p, err
 	}
 	missing := fmt.Errorf("%w; agentrun state checkpoints %s lists those there are", err, id)
@@ -91,4 +96,16 @@ func ambiguous(what, arg string, fits map[string]bool) error {
 // unknownConversation refuses a conversation of which nothing is kept.
 func unknownConversation(id string) error {
 	return fmt.Errorf("%w: nothing is kept of a conversation %s; agentrun state checkpoints lists those there are", pointers.ErrNotFound, id)
+}
+
+// lastKnown is what a pointer is as far as that can be read, zero where it is not set.
+func lastKnown(p pointers.Pointer, err error) (pointers.Pointer, error) {
+	var damaged *pointers.DamagedError
+	switch {
+	case errors.As(err, &damaged):
+		return damaged.Last, nil
+	case errors.Is(err, pointers.ErrNotFound):
+		return p, nil
+	}
+	return p, err
 }

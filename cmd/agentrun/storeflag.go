@@ -100,7 +100,7 @@ func (f *storeFlag) withPointers(ctx context.Context, e *environment, m *session
 		return err
 	}
 	defer func() { err = errors.Join(err, stack.Close()) }()
-	p, err := stack.Pointers(ctx)
+	p, err := stack.Pointers()
 	if err != nil {
 		return err
 	}

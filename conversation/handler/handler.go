@@ -170,7 +170,11 @@ func (h *Handler) note(ctx context.Context, c Checkpoint) error {
 	changes := []pointers.Change{{Old: h.Latest().Ref, New: c.Ref}}
 	if c.Bubble != "" {
 		at, err := h.opts.Pointers.Get(ctx, h.conversation, c.Bubble)
-		if err != nil && !errors.Is(err, pointers.ErrNotFound) {
+		var damaged *pointers.DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			at = damaged.Last // which is what Old has to be
+		case err != nil && !errors.Is(err, pointers.ErrNotFound):
 			return err
 		}
 		changes = append(changes, pointers.Change{Bubble: c.Bubble, Old: at.Ref, New: c.Ref})

@@ -39,6 +39,7 @@ type Dir struct {
 var (
 	_ Pointers = (*Dir)(nil)
 	_ Remover  = (*Dir)(nil)
+	_ Repairer = (*Dir)(nil)
 )
 
 // DirOptions are what a Dir may be told.
@@ -70,15 +71,17 @@ func (d *Dir) read(ctx context.Context, conversation string) (journal, error) {
 	if err != nil {
 		return journal{}, err
 	}
-	return d.parse(conversation, data)
+	return d.parse(conversation, data), nil
 }
 
-func (d *Dir) parse(conversation string, data []byte) (journal, error) {
-	j, err := parseJournal(data)
-	if err != nil {
-		err = fmt.Errorf("%s: %w; the lines before it can be kept, in a copy of the file that ends there", d.path(conversation), err)
+func (d *Dir) parse(conversation string, data []byte) journal {
+	j := parseJournal(data)
+	for i, s := range j.sets {
+		if s.damaged != nil {
+			j.sets[i].damaged = fmt.Errorf("%s: %w", d.path(conversation), s.damaged)
+		}
 	}
-	return j, err
+	return j
 }
 
 // Get returns a pointer.
@@ -87,10 +90,14 @@ func (d *Dir) Get(ctx context.Context, conversation, bubble string) (Pointer, er
 		return Pointer{}, err
 	}
 	j, err := d.read(ctx, conversation)
-	return found(j.find(conversation, bubble), err)
+	if err != nil {
+		return Pointer{}, fmt.Errorf("reading %s: %w", Name(conversation, bubble), err)
+	}
+	return j.get(conversation, bubble)
 }
 
-// CompareAndSet makes changes, all of them or none.
+// CompareAndSet makes changes, all of them or none. Where the newest of a pointer is damaged, its Old is what can be read
+// of it: see DamagedError.
 func (d *Dir) CompareAndSet(ctx context.Context, conversation string, changes ...Change) (err error) {
 	if err := CheckChanges(conversation, changes); err != nil {
 		return err
@@ -141,10 +148,7 @@ func (d *Dir) set(conversation string, changes []Change) (err error) {
 	if len(data) > maxJournal {
 		return fmt.Errorf("%s: %w", f.Name(), durable.ErrTooLarge)
 	}
-	j, err := d.parse(conversation, data)
-	if err != nil {
-		return err
-	}
+	j := d.parse(conversation, data)
 	s, err := j.change(conversation, changes, d.now())
 	if err != nil {
 		return err
@@ -152,7 +156,11 @@ func (d *Dir) set(conversation string, changes []Change) (err error) {
 	if len(s.Set) == 0 {
 		return f.Sync() // who set that may have died before it was safe
 	}
-	return d.append(f, j.whole, s.line())
+	line := s.line()
+	if j.open {
+		line = append([]byte{'\n'}, line...)
+	}
+	return d.append(f, j.whole, line)
 }
 
 // setFirst makes the file of a conversation with its first line in it. It is never there without: that would be damage.
@@ -211,7 +219,7 @@ func (d *Dir) List(ctx context.Context) iter.Seq2[Pointer, error] {
 			if err != nil && !yield(Pointer{Conversation: conversation}, fmt.Errorf("listing checkpoints: %w", err)) {
 				return
 			}
-			if err == nil && !yieldAll(ctx, j.now(conversation), yield) {
+			if !yieldAll(ctx, j.now(conversation), yield) {
 				return
 			}
 		}
@@ -221,18 +229,26 @@ func (d *Dir) List(ctx context.Context) iter.Seq2[Pointer, error] {
 // errRemoved means that a file was removed since it was listed.
 var errRemoved = errors.New("removed meanwhile")
 
-// listed reads a file that is there. One in which nothing is set was never left so by a writer: it may have been emptied,
-// and what it referred to is not known.
+// listed reads a file that is there, as far as it can be read. One in which nothing is set was never left so by a writer: it
+// may have been emptied, and what it referred to is not known.
 func (d *Dir) listed(ctx context.Context, conversation string) (journal, error) {
 	j, err := d.read(ctx, conversation)
-	if err == nil && len(j.sets) == 0 {
+	if err != nil {
+		return j, err
+	}
+	gives := "agentrun state forget --damaged " + conversation
+	err = j.damage()
+	if len(j.healthy()) == 0 {
+		gives = "agentrun state forget " + conversation
+	}
+	if len(j.sets) == 0 {
 		if _, err := d.fs.Lstat(d.path(conversation)); errors.Is(err, fs.ErrNotExist) {
 			return j, errRemoved
 		}
 		err = fmt.Errorf("%s: %w: there is no whole line in it", d.path(conversation), ErrDamaged)
 	}
-	if errors.Is(err, ErrDamaged) {
-		err = fmt.Errorf("%w; put the file back from a backup, or give the conversation up: agentrun state forget %s", err, conversation)
+	if err != nil {
+		err = fmt.Errorf("%w; put the file back from a backup, or give up what cannot be read: %s", err, gives)
 	}
 	return j, err
 }
@@ -249,6 +265,11 @@ func (d *Dir) History(ctx context.Context, conversation string) iter.Seq2[Pointe
 			yield(Pointer{Conversation: conversation}, fmt.Errorf("reading the history of checkpoints: %w", err))
 			return
 		}
-		yieldAll(ctx, j.history(conversation), yield)
+		if !yieldAll(ctx, j.history(conversation), yield) {
+			return
+		}
+		if err := j.damage(); err != nil {
+			yield(Pointer{Conversation: conversation}, fmt.Errorf("reading the history of checkpoints: %w", err))
+		}
 	}
 }

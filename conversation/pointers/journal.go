@@ -3,6 +3,7 @@ package pointers
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -16,16 +17,19 @@ import (
 //	{"set":[{"blob":"<hex>"},{"bubble":"<id>","blob":"<hex>"}],"time":"<RFC 3339>","crc":"<8 hex>"}
 //
 // crc is CRC-32C of the bytes of the line before `,"crc"`. A last line without its end was never acknowledged, and is
-// cut off by the next writer; any other line that does not fit its checksum is damage.
+// cut off by the next writer; any other line that does not fit its checksum is damage: what it set is not known, what the
+// others set is. Where it is only the end of a line that is another byte, nothing is lost.
 type journal struct {
 	sets  []set // oldest first
 	whole int64 // how many bytes of the file they are
+	open  bool  // the last of those bytes ends no line
 }
 
 // set is one line.
 type set struct {
-	Set  []setting `json:"set"`
-	Time time.Time `json:"time"`
+	Set     []setting `json:"set"`
+	Time    time.Time `json:"time"`
+	damaged error     // what is wrong with a line of which nothing else is known
 }
 
 type setting struct {
@@ -76,30 +80,107 @@ func parseLine(line []byte) (set, error) {
 	return s, nil
 }
 
-// parseJournal reads a journal.
-func parseJournal(data []byte) (journal, error) {
-	var j journal
-	for n := 1; len(data) > 0; n++ {
-		line, rest, ended := bytes.Cut(data, []byte("\n"))
-		if !ended {
-			// One that only lost its end was whole when it was acknowledged: what is cut short has no byte behind it.
-			if _, err := parseLine(line[:len(line)-1]); err == nil {
-				return j, fmt.Errorf("%w: the end of line %d is another byte", ErrDamaged, n)
-			}
-			break
+// sealLen is how many bytes a line has from crcMember on.
+const sealLen = len(crcMember) + len(`00000000"}`)
+
+// parseSets reads a line, or several of which the ends between them are other bytes. It returns none for one in which
+// anything is damaged.
+func parseSets(line []byte) (list []set) {
+	for len(line) > 0 {
+		at := bytes.Index(line, []byte(crcMember))
+		if at < 0 || at+sealLen > len(line) {
+			return nil
 		}
-		s, err := parseLine(line)
+		s, err := parseLine(line[:at+sealLen])
 		if err != nil {
-			return j, fmt.Errorf("%w: line %d: %w", ErrDamaged, n, err)
+			return nil
 		}
-		j.sets = append(j.sets, s)
-		j.whole += int64(len(line)) + 1
-		data = rest
+		list = append(list, s)
+		line = line[min(at+sealLen+1, len(line)):]
 	}
-	return j, nil
+	return list
 }
 
-// find returns a pointer; its Ref is zero when it is not set.
+// parseJournal reads a journal.
+func parseJournal(data []byte) (j journal) {
+	for n := 1; len(data) > 0; n++ {
+		line, rest, ended := bytes.Cut(data, []byte("\n"))
+		list := parseSets(line)
+		if !ended {
+			// One that only lost its end was whole when it was acknowledged: what is cut short has no byte behind it.
+			if at := bytes.LastIndex(line, []byte(crcMember)); len(list) == 0 || at+sealLen == len(line) {
+				break
+			}
+			j.open = true
+		}
+		if len(list) == 0 {
+			_, err := parseLine(line)
+			list = []set{{damaged: fmt.Errorf("line %d: %w", n, err)}}
+		}
+		j.sets = append(j.sets, list...)
+		j.whole += int64(len(line))
+		if ended {
+			j.whole++
+		}
+		data = rest
+	}
+	return j
+}
+
+// healthy is what of a journal is not damaged, in lines.
+func (j journal) healthy() (data []byte) {
+	for _, s := range j.sets {
+		if s.damaged == nil {
+			data = append(data, s.line()...)
+		}
+	}
+	return data
+}
+
+// damage is what is wrong with lines, nil for a journal that is whole.
+func (j journal) damage() error {
+	var all []error
+	for _, s := range j.sets {
+		if s.damaged != nil {
+			all = append(all, s.damaged)
+		}
+	}
+	const most = 3
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], fmt.Errorf("and %d more", more))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrDamaged, errors.Join(all...))
+}
+
+// get returns a pointer as far as that is known: with a *DamagedError when a damaged line behind what set it last may have
+// set it, too.
+func (j journal) get(conversation, bubble string) (Pointer, error) {
+	var damaged error
+	for _, s := range slices.Backward(j.sets) {
+		if s.damaged != nil && damaged == nil {
+			damaged = s.damaged
+		}
+		for _, one := range slices.Backward(s.Set) {
+			if one.Bubble != bubble {
+				continue
+			}
+			p := Pointer{conversation, bubble, one.ref, s.Time}
+			if damaged != nil {
+				return Pointer{}, &DamagedError{Conversation: conversation, Bubble: bubble, Last: p, Err: damaged}
+			}
+			return p, nil
+		}
+	}
+	if damaged != nil {
+		return Pointer{}, &DamagedError{Conversation: conversation, Bubble: bubble, Err: damaged}
+	}
+	return Pointer{}, NotSet(conversation, bubble)
+}
+
+// find returns a pointer as the lines that can be read have it; its Ref is zero when it is not set.
 func (j journal) find(conversation, bubble string) Pointer {
 	for _, s := range slices.Backward(j.sets) {
 		for _, one := range slices.Backward(s.Set) {

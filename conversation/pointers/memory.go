@@ -33,18 +33,10 @@ func (m *Memory) Get(ctx context.Context, conversation, bubble string) (Pointer,
 	if err := CheckGet(conversation, bubble); err != nil {
 		return Pointer{}, err
 	}
-	return found(m.journal(conversation).find(conversation, bubble), ctx.Err())
-}
-
-// found is the answer of Get.
-func found(p Pointer, err error) (Pointer, error) {
-	if err != nil {
-		return Pointer{}, fmt.Errorf("reading %s: %w", Name(p.Conversation, p.Bubble), err)
+	if err := ctx.Err(); err != nil {
+		return Pointer{}, fmt.Errorf("reading %s: %w", Name(conversation, bubble), err)
 	}
-	if p.Ref.IsZero() {
-		return Pointer{}, NotSet(p.Conversation, p.Bubble)
-	}
-	return p, nil
+	return m.journal(conversation).get(conversation, bubble)
 }
 
 // CompareAndSet makes changes, all of them or none.

@@ -33,7 +33,8 @@ type Change struct {
 // Pointers is a store of pointers. Package pointerstest is the suite that its implementations pass. Methods may be called
 // concurrently, from several processes where the store is on disk or beyond it.
 type Pointers interface {
-	// Get returns a pointer, for bubble "" the latest one. Errors match ErrNotFound where there is none.
+	// Get returns a pointer, for bubble "" the latest one. Errors match ErrNotFound where there is none, and are a
+	// *DamagedError where it may be another one than can be read.
 	Get(ctx context.Context, conversation, bubble string) (Pointer, error)
 
 	// CompareAndSet makes changes of one conversation, in their order, and returns when they are safe. Where the first of
@@ -42,13 +43,21 @@ type Pointers interface {
 	// after the other.
 	CompareAndSet(ctx context.Context, conversation string, changes ...Change) error
 
-	// List yields every pointer that is set. An error may be yielded for one conversation, with its name in the Pointer,
-	// and the list goes on; an error without a name ends it.
+	// List yields every pointer that is set, as far as it can be read. An error may be yielded for one conversation, with
+	// its name in the Pointer, and the list goes on; an error without a name ends it.
 	List(ctx context.Context) iter.Seq2[Pointer, error]
 
 	// History yields what the pointers of a conversation were set to, newest first (of those set together, the last one
-	// first), those that are set now included, and those that were given up not.
+	// first), those that are set now included, and those that were given up not. An error about some of it, which matches
+	// ErrDamaged, comes behind the rest.
 	History(ctx context.Context, conversation string) iter.Seq2[Pointer, error]
+}
+
+// Repairer is implemented by stores in which parts of what is kept of a conversation may be damaged.
+type Repairer interface {
+	// Repair gives up what cannot be read of a conversation, which is kept beside the rest. Errors match ErrNotFound
+	// where nothing is damaged.
+	Repair(ctx context.Context, conversation string) error
 }
 
 // Remover is implemented by stores whose pointers can be given up.
@@ -88,6 +97,24 @@ func (e *ConflictError) Error() string {
 }
 
 func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// DamagedError says that a pointer may be another one than can be read. It matches ErrDamaged. Who sets it anew, from
+// Last.Ref, makes it known again.
+type DamagedError struct {
+	Conversation, Bubble string
+	Last                 Pointer // what it was before the damage, its Ref zero if nothing is known
+	Err                  error   // what is wrong, and where
+}
+
+func (e *DamagedError) Error() string {
+	before := "nothing that can be read says what it was before"
+	if !e.Last.Ref.IsZero() {
+		before = "before that it was " + e.Last.Ref.String()
+	}
+	return fmt.Sprintf("%s is not known: %v: %v, and may have set it; %s", Name(e.Conversation, e.Bubble), ErrDamaged, e.Err, before)
+}
+
+func (e *DamagedError) Unwrap() []error { return []error{ErrDamaged, e.Err} }
 
 // Name is how a pointer is named to people.
 func Name(conversation, bubble string) string {

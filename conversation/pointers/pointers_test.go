@@ -67,7 +67,38 @@ func before(i int) blobref.Ref {
 	return ref(i - 1)
 }
 
-func TestEveryFlippedBitIsFound(t *testing.T) {
+// known is what a pointer is as far as its store can tell, and whether it can.
+func known(t *testing.T, p pointers.Pointers, bubble string) (blobref.Ref, bool) {
+	t.Helper()
+	got, err := p.Get(t.Context(), "c", bubble)
+	var damaged *pointers.DamagedError
+	switch {
+	case errors.As(err, &damaged):
+		if !errors.Is(err, pointers.ErrDamaged) || !strings.Contains(err.Error(), "c.jsonl: line ") {
+			t.Errorf("Get says %v", err)
+		}
+		return damaged.Last.Ref, false
+	case err != nil:
+		t.Fatal(err)
+	}
+	return got.Ref, true
+}
+
+// damagedOf is how often a list names damage of the conversation.
+func damagedOf(t *testing.T, p pointers.Pointers) (n int) {
+	t.Helper()
+	for one, err := range p.List(t.Context()) {
+		if err != nil {
+			n++
+			if one.Conversation != "c" || !errors.Is(err, pointers.ErrDamaged) || !strings.Contains(err.Error(), "agentrun state forget ") {
+				t.Errorf("List yields %v, %v", one, err)
+			}
+		}
+	}
+	return n
+}
+
+func TestAFlippedBitIsFoundOrHarmlessAndHidesOneLineAtMost(t *testing.T) {
 	dir := t.TempDir()
 	p := pointers.OpenDir(dir, pointers.DirOptions{})
 	for i := range 3 {
@@ -86,14 +117,129 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := p.Get(t.Context(), "c", ""); !errors.Is(err, pointers.ErrDamaged) {
-			t.Fatalf("bit %d of byte %d: Get = %v, %v", bit%8, bit/8, got, err)
+		line := bytes.Count(whole[:bit/8], []byte("\n")) // in which it is
+		end := whole[bit/8] == '\n'
+		for i := range 3 {
+			got, sure := known(t, p, fmt.Sprint(i))
+			want := ref(i)
+			if i == line && !end {
+				want = blobref.Ref{}
+			}
+			if unsure := i <= line && !end; sure == unsure || got != want {
+				t.Fatalf("bit %d of byte %d, line %d: message %d is %v, %t", bit%8, bit/8, line, i, got, sure)
+			}
 		}
-		if err := p.CompareAndSet(t.Context(), "c", pointers.Change{Old: ref(2), New: ref(9)}); !errors.Is(err, pointers.ErrDamaged) {
-			t.Fatalf("bit %d of byte %d: CompareAndSet = %v", bit%8, bit/8, err)
+		latest, sure := known(t, p, "")
+		if want := line == 2 && !end; sure == want || latest != ref(2) && (sure || latest != ref(1)) {
+			t.Fatalf("bit %d of byte %d, line %d: the latest is %v, %t", bit%8, bit/8, line, latest, sure)
+		}
+		if n := damagedOf(t, p); (n == 1) == end {
+			t.Fatalf("bit %d of byte %d: the list names damage %d times", bit%8, bit/8, n)
 		}
 		if now, _ := os.ReadFile(path); !bytes.Equal(now, damaged) {
-			t.Fatalf("a damaged file was changed")
+			t.Fatalf("a damaged file was changed by a reader")
+		}
+		if bit%29 != 0 && !end {
+			continue // each of the others would be synced, too
+		}
+		if err := p.CompareAndSet(t.Context(), "c", pointers.Change{Old: latest, New: ref(9)}); err != nil {
+			t.Fatalf("bit %d of byte %d: CompareAndSet = %v", bit%8, bit/8, err)
+		}
+		if got, sure := known(t, p, ""); !sure || got != ref(9) {
+			t.Fatalf("bit %d of byte %d: set anew, the latest is %v, %t", bit%8, bit/8, got, sure)
+		}
+		if now, _ := os.ReadFile(path); !bytes.HasPrefix(now, damaged) {
+			t.Fatalf("bit %d of byte %d: a writer changed what is damaged", bit%8, bit/8)
+		}
+	}
+}
+
+func TestDamagedLinesAreGivenUpAndTheOthersStay(t *testing.T) {
+	dir := t.TempDir()
+	p := pointers.OpenDir(dir, pointers.DirOptions{})
+	if err := p.Repair(t.Context(), "c"); !errors.Is(err, pointers.ErrNotFound) {
+		t.Errorf("Repair of nothing = %v", err)
+	}
+	for i := range 4 {
+		if err := p.CompareAndSet(t.Context(), "c", pointers.Change{Old: before(i), New: ref(i)}, pointers.Change{Bubble: fmt.Sprint(i), New: ref(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Repair(t.Context(), "c"); !errors.Is(err, pointers.ErrNotFound) || !strings.Contains(err.Error(), "is damaged") {
+		t.Errorf("Repair of what is whole = %v", err)
+	}
+	path := filepath.Join(dir, "c.jsonl")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	lines[1], lines[3] = []byte("nonsense\n"), bytes.Replace(lines[3], []byte(`"set"`), []byte(`"sex"`), 1)
+	damaged := bytes.Join(lines, nil)
+	if err := os.WriteFile(path, damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for one, err := range p.History(t.Context(), "c") {
+		if n++; (err != nil) != (n == 5) || err != nil && !(strings.Contains(err.Error(), "line 2: ") && strings.Contains(err.Error(), "line 4: ")) {
+			t.Errorf("History yields %v, %v", one, err)
+		}
+	}
+	if n != 5 {
+		t.Errorf("History yields %d times, want 4 settings and what is damaged", n)
+	}
+	if err := p.Repair(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if n := damagedOf(t, p); n != 0 {
+		t.Error("it is damaged")
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, slices.Concat(lines[0], lines[2])) {
+		t.Errorf("the file is\n%s, %v", now, err)
+	}
+	if got, err := p.Get(t.Context(), "c", ""); err != nil || got.Ref != ref(2) {
+		t.Errorf("Get = %v, %v", got, err)
+	}
+	aside, err := filepath.Glob(path + ".damaged-*")
+	if err != nil || len(aside) != 1 {
+		t.Fatalf("kept aside: %v, %v", aside, err)
+	}
+	if kept, err := os.ReadFile(aside[0]); err != nil || !bytes.Equal(kept, damaged) {
+		t.Errorf("kept aside: %q, %v", kept, err)
+	}
+}
+
+// TestADiskThatFailsWhileDamageIsGivenUpLosesNothing fails each operation of giving up damage in turn.
+func TestADiskThatFailsWhileDamageIsGivenUpLosesNothing(t *testing.T) {
+	for _, fault := range []error{unix.EIO, unix.ENOSPC, faultfs.ErrCrashed} {
+		for at, fired := 0, true; fired; at++ {
+			dir := filepath.Join(t.TempDir(), "checkpoints")
+			p := pointers.OpenDir(dir, pointers.DirOptions{})
+			if err := p.CompareAndSet(t.Context(), "c", pointers.Change{New: ref(0)}); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "c.jsonl")
+			healthy, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, append([]byte("nonsense\n"), healthy...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			disk := faultfs.New(durable.OS)
+			if errors.Is(fault, faultfs.ErrCrashed) {
+				disk.CrashAt(at)
+			} else {
+				disk.FailAt(at, fault)
+			}
+			err = pointers.OpenDir(dir, pointers.DirOptions{FS: disk}).Repair(t.Context(), "c")
+			fired = disk.Fired()
+			if got, sure := known(t, p, ""); !sure || got != ref(0) {
+				t.Errorf("%v at operation %d: the latest is %v, %t", fault, at, got, sure)
+			}
+			if err == nil && damagedOf(t, p) != 0 {
+				t.Errorf("%v at operation %d: damaged all the same", fault, at)
+			}
 		}
 	}
 }
@@ -278,21 +424,25 @@ func FuzzJournal(f *testing.F) {
 			t.Fatal(err)
 		}
 		got, err := p.Get(t.Context(), "c", "")
+		var damaged *pointers.DamagedError
 		switch {
-		case err == nil:
-			if got.Ref.IsZero() {
-				t.Error("a pointer to nothing")
-			}
-		case !errors.Is(err, pointers.ErrDamaged) && !errors.Is(err, pointers.ErrNotFound):
+		case errors.As(err, &damaged):
+			got = damaged.Last
+		case err == nil && got.Ref.IsZero():
+			t.Error("a pointer to nothing")
+		case err != nil && !errors.Is(err, pointers.ErrNotFound):
 			t.Errorf("%v", err)
-		default:
-			return
 		}
 		if err := p.CompareAndSet(t.Context(), "c", pointers.Change{Old: got.Ref, New: ref(3)}); err != nil {
 			t.Fatal(err)
 		}
-		if now, err := p.Get(t.Context(), "c", ""); err != nil || now.Ref != ref(3) {
-			t.Errorf("%v, %v", now, err)
+		for range 2 {
+			if now, err := p.Get(t.Context(), "c", ""); err != nil || got.Ref != ref(3) && now.Ref != ref(3) {
+				t.Errorf("%v, %v", now, err)
+			}
+			if err := p.Repair(t.Context(), "c"); err != nil && !errors.Is(err, pointers.ErrNotFound) {
+				t.Error(err)
+			}
 		}
 	})
 }
