@@ -3,18 +3,20 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// form is a text by which the value of a variable is told: the value itself, base64 of it, or its UTF-16.
+// form is a text by which the value of a variable is told: the value itself, base64 or hexadecimal of it, or its UTF-16.
 type form struct {
 	text  string
 	value string // which is numbered, in whatever form it stands
 	lines bool   // base64, which may be broken into lines
 	wide  bool   // UTF-16
+	hex   bool   // hexadecimal, in which something may stand between bytes
 }
 
 // forms are those of a value.
@@ -31,6 +33,11 @@ func forms(value string) []*form {
 			if !slices.ContainsFunc(all, func(f *form) bool { return f.text == text }) {
 				all = append(all, &form{text: text, value: value, lines: true})
 			}
+		}
+	}
+	for _, verb := range []string{"%x", "%X"} {
+		if text := fmt.Sprintf(verb, value); all[len(all)-1].text != text {
+			all = append(all, &form{text: text, value: value, hex: true})
 		}
 	}
 	return all
@@ -72,6 +79,9 @@ func (f *form) char(b []byte, text string, within bool) (n, of int, v verdict) {
 	if len(b) == 0 {
 		return 0, 0, unsure
 	}
+	if f.hex {
+		return hexDigit(b, text, within)
+	}
 	switch c := b[0]; {
 	case c == '\\':
 		n, of, v = escape(b, text)
@@ -91,6 +101,25 @@ func (f *form) char(b []byte, text string, within bool) (n, of int, v verdict) {
 	}
 	return n, of, v
 }
+
+// hexDigit matches the next digit, or what stands between two bytes.
+func hexDigit(b []byte, text string, within bool) (n, of int, v verdict) {
+	if within && len(text)%2 == 0 {
+		if strings.IndexByte(between, b[0]) >= 0 {
+			return 1, 0, found
+		}
+		if v := startsWith(b, `\x`, false); v != nothing {
+			return 2, 0, v
+		}
+	}
+	if b[0] == text[0] {
+		return 1, 1, found
+	}
+	return 0, 0, nothing
+}
+
+// between is what may stand between two bytes in hexadecimal, besides \x.
+const between = " :\n\r"
 
 // escapes are those of one letter, each before what it stands for.
 const escapes = "n\nr\rt\tb\bf\f\"\"''//\\\\"
@@ -185,6 +214,11 @@ func (f *form) begins() []string {
 	var all []string
 	var grow func(begun, text string)
 	grow = func(begun, text string) {
+		if f.hex && len(begun) == 2 {
+			for _, c := range between + `\` {
+				all = append(all, begun+string(c))
+			}
+		}
 		if len(begun) >= 3 {
 			if begun = begun[:3]; !slices.Contains(all, begun) {
 				all = append(all, begun)

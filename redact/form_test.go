@@ -31,6 +31,12 @@ func TestAValueIsFoundInTheFormsInWhichProgramsTellIt(t *testing.T) {
 		"a query, lower case":          strings.ToLower(url.QueryEscape(value)),
 		"a URL with what may stand so": "pa%2F%22ss%5C%20<+>w-%c3%b6rd%0a%f0%9f%94%91-=plan%20ted",
 		"coloured":                     "pa/\x1b[01;31m\x1b[K\"ss\\ <+>w-ö\x1b[m\x1b[Krd\n🔑-=plan ted",
+		"hexadecimal":                  fmt.Sprintf("%x", value),
+		"hexadecimal, upper case":      fmt.Sprintf("%X", value),
+		"bytes with colons":            strings.ReplaceAll(fmt.Sprintf("% x", value), " ", ":"),
+		"bytes with spaces":            fmt.Sprintf("% X", value),
+		"a string of bytes of C":       strings.ReplaceAll(fmt.Sprintf("% x", value), " ", `\x`),
+		"hexadecimal in lines":         fmt.Sprintf("%x", value[:9]) + "\n" + fmt.Sprintf("%x", value[9:]),
 		"base64 in lines":              std[:12] + "\n" + std[12:24] + "\r\n" + std[24:40],
 	} {
 		if name == "base64 in lines" {

@@ -24,10 +24,11 @@
 //
 // # What is not promised
 //
-// A value that Options names is also found in base64, whatever stands before it and broken into lines or not, in UTF-16, with any of
+// A value that Options names is also found in base64, whatever stands before it and broken into lines or not, in hexadecimal of one
+// case (spaces, colons, ends of lines and \x may stand between the bytes), in UTF-16, with any of
 // its characters escaped as in JSON, C or a URL (letters and digits are not), and with sequences for colours within it. It has
 // one number in all of them; of base64 the characters stay that a neighbour has a part in. What the rules find is
-// found as it is alone, except that a private key may have \n for its line ends. A secret in another form (hexadecimal, reversed,
+// found as it is alone, except that a private key may have \n for its line ends. A secret in another form (reversed, a dump with an address on each line,
 // compressed, in pieces with something between) is not found. One that is cut in two by another stream is found only
 // where each stream has a Stream of its own.
 //

@@ -17,6 +17,7 @@ import (
 const runPrefix = "agentrun-run-"
 
 // NewRun makes an empty group as NewTree does, of a command that may leave something running when it has ended: see Release.
+// It does not Sweep, which whoever makes one does when there is time.
 func NewRun() (*Tree, error) { return newTreeNamed(runPrefix) }
 
 // Release lets go of those who are in the group, which go on in the one above, and removes it. One with groups below it, of

@@ -2,7 +2,7 @@
 // out of it by a new session or a new parent, and all of it is killed at once, however fast it forks.
 //
 // A [Tree] is a directory below the group of this process in cgroup v2, without controllers; cgroups(7) has its files. Its
-// name says who made it, so that [NewTree] kills and removes those whose makers are gone. Where none can be made (cgroup v2
+// name says who made it, so that [Sweep] kills and removes those whose makers are gone. Where none can be made (cgroup v2
 // is not mounted, or not writable, or the kernel is older than 5.14) that is an error, and callers do without.
 //
 // A [Group] bounds and counts what a command takes, with controllers.
@@ -42,8 +42,7 @@ type Tree struct{ dir string }
 
 var trees atomic.Int64
 
-// treeHome is the group of this process in cgroup v2, "" where nothing can be made below it. Groups of makers that are gone
-// are removed when it is first asked for.
+// treeHome is the group of this process in cgroup v2, "" where nothing can be made below it.
 var treeHome = sync.OnceValue(func() string {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -57,9 +56,15 @@ var treeHome = sync.OnceValue(func() string {
 	if dir == "" || unix.Access(dir, unix.W_OK|unix.X_OK) != nil || unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) != nil {
 		return ""
 	}
-	sweepTrees(dir)
-	sweepRuns(dir)
 	return dir
+})
+
+// Sweep removes the groups whose makers are gone, the first time that it is called.
+var Sweep = sync.OnceFunc(func() {
+	if home := treeHome(); home != "" {
+		sweepTrees(home)
+		sweepRuns(home)
+	}
 })
 
 // unified finds the directory of this process's group in cgroup v2, from mountinfo and cgroup of /proc/self.
@@ -90,7 +95,10 @@ func unified(mounts, own []byte) string {
 }
 
 // NewTree makes an empty group.
-func NewTree() (*Tree, error) { return newTreeNamed(treePrefix) }
+func NewTree() (*Tree, error) {
+	Sweep()
+	return newTreeNamed(treePrefix)
+}
 
 func newTreeNamed(prefix string) (*Tree, error) {
 	home := treeHome()

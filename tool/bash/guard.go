@@ -114,6 +114,7 @@ func (g *guard) start(group int) {
 	tree := ""
 	if g.tree != nil {
 		tree = g.tree.Path()
+		defer cgroup.Sweep()
 	}
 	cmd := &exec.Cmd{
 		Path: "/bin/sh", Args: []string{"agentrun-guard", "-c", guarding, "agentrun-guard", strconv.Itoa(group), g.mark, tree},
