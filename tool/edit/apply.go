@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/agentrun/agentrun/internal/literal"
+	"github.com/agentrun/agentrun/internal/quantity"
 	"github.com/agentrun/agentrun/internal/textdiff"
+	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 // Edit is the exchange of one text for another.
@@ -17,6 +19,12 @@ type Edit struct {
 	New string `json:"new"`
 	All bool   `json:"all,omitempty"` // wherever it is; else it must be there once
 }
+
+// MaxEdits is how many edits one call may make. Each is looked for in the whole file.
+const MaxEdits = 1000
+
+// maxPlaces is how many exchanges one call may make: each is held in memory until all are known.
+const maxPlaces = 1_000_000
 
 // NotFoundError is returned for a text that is not there.
 type NotFoundError struct {
@@ -55,6 +63,9 @@ func Apply(text []byte, edits []Edit) ([]byte, []textdiff.Span, int, error) {
 	if len(edits) == 0 {
 		return nil, nil, 0, errors.New("there is no edit")
 	}
+	if len(edits) > MaxEdits {
+		return nil, nil, 0, fmt.Errorf("there are %d edits, and %d are the most: make them in several calls", len(edits), MaxEdits)
+	}
 	h := newHaystack(text)
 	var all []exchange
 	for i, e := range edits {
@@ -62,17 +73,22 @@ func Apply(text []byte, edits []Edit) ([]byte, []textdiff.Span, int, error) {
 		if err != nil {
 			return nil, nil, 0, err
 		}
-		all = append(all, found...)
+		if all = append(all, found...); len(all) > maxPlaces {
+			return nil, nil, 0, tooMany(i)
+		}
 	}
 	slices.SortFunc(all, func(a, b exchange) int { return a.start - b.start })
-	size := len(text)
+	size := int64(len(text))
 	for i, x := range all {
 		if i > 0 && x.start < all[i-1].end {
 			return nil, nil, 0, fmt.Errorf("edits %d and %d are about the same text, at line %d: make one of them", all[i-1].edit+1, x.edit+1, lineOf(text, x.start))
 		}
-		size += len(x.text) - (x.end - x.start)
+		size += int64(len(x.text) - (x.end - x.start))
 	}
-	out := make([]byte, 0, max(size, 0))
+	if size > workspace.MaxFile {
+		return nil, nil, 0, fmt.Errorf("it would have %s, and %s are the most: %w", quantity.Bytes(size), quantity.Size(workspace.MaxFile), workspace.ErrTooLarge)
+	}
+	out := make([]byte, 0, size)
 	spans := make([]textdiff.Span, 0, len(all))
 	at := 0
 	for _, x := range all {
@@ -117,8 +133,9 @@ func (h *haystack) find(i int, e Edit) ([]exchange, error) {
 	}
 	if !h.crlf || strings.Contains(e.Old, "\r\n") || !strings.Contains(e.Old+e.New, "\n") {
 		found, err := h.places(i, e, h.text)
+		text := []byte(e.New) // one for all of them
 		for k := range found {
-			found[k].text = []byte(e.New)
+			found[k].text = text
 		}
 		return found, err
 	}
@@ -127,10 +144,12 @@ func (h *haystack) find(i int, e Edit) ([]exchange, error) {
 	if err != nil {
 		return nil, err
 	}
+	text := []byte(e.New)
+	returned := bytes.ReplaceAll(bytes.ReplaceAll(text, crlf, newline), newline, crlf)
 	for k, x := range found {
 		x.start, x.end = h.raw(x.start), h.raw(x.end)
-		if x.text = []byte(e.New); h.endsCRLF(x.start) {
-			x.text = bytes.ReplaceAll(bytes.ReplaceAll(x.text, crlf, newline), newline, crlf)
+		if x.text = text; h.endsCRLF(x.start) {
+			x.text = returned
 		}
 		found[k] = x
 	}
@@ -195,6 +214,9 @@ func (h *haystack) places(i int, e Edit, in []byte) ([]exchange, error) {
 		if ambiguous.Count++; e.All || len(found) == 0 {
 			found = append(found, exchange{start: at, end: at + len(old), edit: i})
 		}
+		if len(found) > maxPlaces {
+			return nil, tooMany(i)
+		}
 		if !e.All && len(ambiguous.Lines) < 10 {
 			ambiguous.Lines = append(ambiguous.Lines, lineOf(in, at))
 		}
@@ -207,6 +229,10 @@ func (h *haystack) places(i int, e Edit, in []byte) ([]exchange, error) {
 		return nil, ambiguous
 	}
 	return found, nil
+}
+
+func tooMany(i int) error {
+	return fmt.Errorf("edit %d: the old texts are at more than %d places: give more of the text around them, or change the file with a program", i+1, maxPlaces)
 }
 
 func lineOf(text []byte, at int) int { return bytes.Count(text[:at], newline) + 1 }

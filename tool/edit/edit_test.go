@@ -61,6 +61,9 @@ func TestEditsThatAreNotClearAreRefused(t *testing.T) {
 		{"empty", "a", []Edit{{Old: "", New: "x"}}, "the old text is empty"},
 		{"the same", "a", []Edit{{Old: "a", New: "a"}}, "are the same"},
 		{"one over the other", "abc", []Edit{{Old: "ab", New: "x"}, {Old: "bc", New: "y"}}, "edits 1 and 2 are about the same text, at line 1"},
+		{"too many", "a", make([]Edit, MaxEdits+1), "there are 1001 edits, and 1000 are the most"},
+		{"of too many places", strings.Repeat("a", maxPlaces+1), []Edit{{Old: "a", New: "b", All: true}}, "more than 1000000 places"},
+		{"too large an outcome", strings.Repeat("a", 1_000_000), []Edit{{Old: "a", New: strings.Repeat("b", 100_000), All: true}}, "it would have 93.1 GB, and 100MiB are the most"},
 		{"half a line end", "a\r\nb\r\n", []Edit{{Old: "\nx", New: "y"}}, "not there"},
 	} {
 		got, _, _, err := Apply([]byte(c.text), c.edits)

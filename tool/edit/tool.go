@@ -37,6 +37,7 @@ func (Tool) Schema() json.RawMessage {
     "edits": {
       "type": "array",
       "minItems": 1,
+      "maxItems": 1000,
       "description": "What to exchange for what.",
       "items": {
         "type": "object",
