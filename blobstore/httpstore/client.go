@@ -18,6 +18,7 @@ import (
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/internal/exact"
 	"github.com/agentrun/agentrun/blobstore/internal/pace"
+	"github.com/agentrun/agentrun/blobstore/internal/tracecontext"
 )
 
 const (
@@ -63,6 +64,7 @@ func (s *Store) do(ctx context.Context, q request) (*http.Response, error) {
 	if q.header != nil {
 		r.Header = q.header
 	}
+	tracecontext.Set(ctx, s.opts.Observer, r.Header)
 	if body != nil {
 		r.ContentLength = q.length
 		r.Header.Set("Content-Type", "application/octet-stream")

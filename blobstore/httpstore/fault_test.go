@@ -6,16 +6,15 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/httpstore"
+	"github.com/agentrun/agentrun/blobstore/internal/badline"
 	"github.com/agentrun/agentrun/blobstore/memory"
 	"github.com/agentrun/agentrun/blobstore/retry"
 	"github.com/agentrun/agentrun/blobstore/storetest"
@@ -38,96 +37,13 @@ func TestFaultsBehindTheServerOfAnOpaqueStoreAreToldAsTheyAre(t *testing.T) {
 	}, storetest.RealTime(), storetest.NotLocal(), storetest.Opaque())
 }
 
-// line is a connection between client and server that is cut, flips bits, or is dead.
-type line struct {
-	net.Listener
-	to string
-
-	dead atomic.Bool  // nothing gets through
-	cut  atomic.Int64 // connections end after up to so many bytes; 0 is never
-	flip atomic.Bool  // a bit of what the server sends is another
-
-	mu    sync.Mutex
-	conns []net.Conn // guarded by mu
-	all   sync.WaitGroup
-}
-
-// newLine puts a line in front of a server.
-func newLine(t *testing.T, to string) *line {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &line{Listener: l, to: to}
-	p.all.Go(p.accept)
-	t.Cleanup(func() {
-		l.Close()
-		p.hangUp()
-		p.all.Wait()
-	})
-	return p
-}
-
-func (p *line) accept() {
-	for {
-		from, err := p.Accept()
-		if err != nil {
-			return
-		}
-		to, err := net.Dial("tcp", p.to)
-		if err != nil || p.dead.Load() {
-			from.Close()
-			if err == nil {
-				to.Close()
-			}
-			continue
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, from, to)
-		p.mu.Unlock()
-		p.all.Go(func() { p.carry(to, from, false) })
-		p.all.Go(func() { p.carry(from, to, true) })
-	}
-}
-
-// carry carries bytes one way until the line is cut.
-func (p *line) carry(to, from net.Conn, answers bool) {
-	defer to.Close()
-	defer from.Close()
-	left := int64(1) << 60
-	if most := p.cut.Load(); most > 0 {
-		left = rand.Int64N(most) + 1
-	}
-	buf := make([]byte, 4096)
-	for left > 0 {
-		n, err := from.Read(buf[:min(left, int64(len(buf)))])
-		if left -= int64(n); answers && n > 0 && p.flip.Load() {
-			buf[rand.IntN(n)] ^= 1 << rand.IntN(8)
-		}
-		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
-			return
-		}
-	}
-}
-
-// hangUp cuts all connections that there are.
-func (p *line) hangUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
-
 // overLine is a store, a line to its server, and a client at the end of it that asks again.
-func overLine(t *testing.T) (*memory.Store, *line, blobstore.Store) {
+func overLine(t *testing.T) (*memory.Store, *badline.Line, blobstore.Store) {
 	t.Helper()
 	below := memory.New(blobstore.Verified)
 	server := httptest.NewServer(httpstore.NewHandler(below, httpstore.HandlerOptions{}))
 	t.Cleanup(server.Close)
-	p := newLine(t, server.Listener.Addr().String())
+	p := badline.New(t, server.Listener.Addr().String())
 	client, err := httpstore.Open("http://"+p.Addr().String(), httpstore.Options{Grace: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +54,7 @@ func overLine(t *testing.T) (*memory.Store, *line, blobstore.Store) {
 
 func TestNothingIsLostOnALineThatIsCut(t *testing.T) {
 	below, p, s := overLine(t)
-	p.cut.Store(100_000)
+	p.Cut.Store(100_000)
 	ctx := context.Background()
 	var all sync.WaitGroup
 	for w := range 4 {
@@ -174,7 +90,7 @@ func TestNoWrongByteComesOffALineThatFlipsBits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.flip.Store(true)
+	p.Flip.Store(true)
 	for range 100 {
 		if got, err := client.Get(t.Context(), ref); err == nil && !bytes.Equal(got, data) {
 			t.Fatal("Get handed out other bytes")
@@ -197,15 +113,15 @@ func TestNoWrongByteComesOffALineThatFlipsBits(t *testing.T) {
 func TestAPartitionIsToldAndPasses(t *testing.T) {
 	_, p, s := overLine(t)
 	client := s.(blobstore.Unwrapper).Unwrap()
-	p.dead.Store(true)
-	p.hangUp()
+	p.Dead.Store(true)
+	p.HangUp()
 	if err := client.Set(t.Context(), blobref.Of(wanted), wanted); !errors.Is(err, blobstore.ErrUnavailable) {
 		t.Errorf("Set over a dead line = %v, want ErrUnavailable", err)
 	}
 	healed := make(chan struct{})
 	go func() {
 		defer close(healed)
-		p.dead.Store(false)
+		p.Dead.Store(false)
 	}()
 	if err := s.Set(t.Context(), blobref.Of(wanted), wanted); err != nil {
 		t.Errorf("Set while the line comes back: %v", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/internal/pace"
+	"github.com/agentrun/agentrun/blobstore/internal/tracecontext"
 	"github.com/agentrun/agentrun/internal/bearer"
 )
 
@@ -51,6 +52,10 @@ type HandlerOptions struct {
 	// it has to move after that. 0 is the default.
 	Grace   time.Duration
 	MinRate int64
+
+	// Propagator, unless it is nil, lets the operations of the store be part of the span
+	// that a request names, in the headers traceparent and tracestate.
+	Propagator blobstore.Propagator
 
 	// Report is told of errors that clients are not told: what a store says may
 	// name paths of this machine. nil is nobody. It is called concurrently.
@@ -114,13 +119,23 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.moved(0)
 	// A copy: the server wants to find its own body in the request, to know whether
 	// the rest of it has to be read.
-	r = r.WithContext(r.Context())
+	r = r.WithContext(h.traced(r))
 	r.Body = &pacedBody{r.Body, p}
 	if err := h.admit(r); err != nil {
 		h.refuse(p, r, err)
 		return
 	}
 	h.mux.ServeHTTP(p, r)
+}
+
+// traced is the context of a request, below the span that it names.
+func (h *Handler) traced(r *http.Request) context.Context {
+	if h.opts.Propagator != nil {
+		if span, ok := tracecontext.Get(r.Header); ok {
+			return h.opts.Propagator.WithRemoteSpan(r.Context(), span)
+		}
+	}
+	return r.Context()
 }
 
 // admit decides who is answered.

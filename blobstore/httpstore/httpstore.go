@@ -86,7 +86,9 @@ type Options struct {
 	// largest that Open and Put stream. 0 is the default.
 	MaxBytes, MaxStreamBytes int64
 
-	// Observer is told of every get and set, as layer remote; nil: nobody.
+	// Observer is told of every get and set, as layer remote; nil: nobody. Where it is a
+	// blobstore.Propagator, requests name the span that they are part of, in the headers
+	// traceparent and tracestate.
 	Observer blobstore.Observer
 
 	// SpoolDir is where Open keeps what it fetched; "" is the system's directory

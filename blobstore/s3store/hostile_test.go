@@ -23,6 +23,11 @@ var wanted = []byte("what is wanted")
 // against returns a store in a service that does as it likes.
 func against(t *testing.T, serve http.HandlerFunc) *s3store.Store {
 	t.Helper()
+	return againstMode(t, blobstore.Verified, serve)
+}
+
+func againstMode(t *testing.T, mode blobstore.Mode, serve http.HandlerFunc) *s3store.Store {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Etag", `"0"`)
 		w.Header().Set("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
@@ -30,7 +35,7 @@ func against(t *testing.T, serve http.HandlerFunc) *s3store.Store {
 	}))
 	t.Cleanup(server.Close)
 	return open(t, s3store.Options{
-		Endpoint: server.URL, Bucket: "bucket", MaxBytes: 1 << 20, MaxStreamBytes: 2 << 20, Grace: 300 * time.Millisecond,
+		Endpoint: server.URL, Bucket: "bucket", Mode: mode, MaxBytes: 1 << 20, MaxStreamBytes: 2 << 20, Grace: 300 * time.Millisecond,
 		Credentials: &s3store.Credentials{AccessKeyID: "test", SecretAccessKey: "test-secret"},
 	})
 }

@@ -51,6 +51,7 @@ import (
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/blobstore"
 	"github.com/agentrun/agentrun/blobstore/internal/pace"
+	"github.com/agentrun/agentrun/blobstore/internal/tracecontext"
 	"github.com/agentrun/agentrun/internal/s3"
 )
 
@@ -91,6 +92,8 @@ type Options struct {
 	MaxBytes, MaxStreamBytes int64
 
 	// Observer is told of every get and set of a Store, as layer remote; nil: nobody.
+	// Where it is a blobstore.Propagator, requests name the span that they are part of,
+	// in the headers traceparent and tracestate, which are not signed.
 	Observer blobstore.Observer
 
 	// SpoolDir is where streams are kept until their end is known; "" is the
@@ -175,7 +178,7 @@ func open(o Options) (*bucket, error) {
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // a small body could become a large one
 	}
-	client := &s3.Client{Endpoint: endpoint, Region: o.Region, Credentials: o.Credentials.find, Transport: &paced{transport, limits}}
+	client := &s3.Client{Endpoint: endpoint, Region: o.Region, Credentials: o.Credentials.find, Transport: &paced{transport, limits, o.Observer}}
 	if o.Credentials == nil {
 		client.Credentials = new(usual).find
 	}
@@ -260,12 +263,16 @@ func (b *bucket) String() string {
 // paced gives up requests that stall.
 type paced struct {
 	http.RoundTripper
-	limits pace.Limits
+	limits   pace.Limits
+	observer blobstore.Observer
 }
 
 func (p *paced) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, watch := pace.New(r.Context(), p.limits)
+	header := r.Header.Clone() // a RoundTripper leaves the request as it is
 	r = r.WithContext(ctx)
+	r.Header = header
+	tracecontext.Set(ctx, p.observer, header)
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = struct {
 			*pace.Upload

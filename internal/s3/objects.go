@@ -105,7 +105,19 @@ func (c *Client) Get(ctx context.Context, bucket, key string, part Range) (io.Re
 		resp.Body.Close()
 		return nil, Info{}, fmt.Errorf("%w: it has status %d, and 206 is that of a part", ErrAnswer, resp.StatusCode)
 	}
+	if resp.StatusCode == http.StatusPartialContent && !(part.Given && part.begins(resp.Header.Get("Content-Range"))) {
+		resp.Body.Close()
+		return nil, Info{}, fmt.Errorf("%w: it is another part of the object than was asked for", ErrAnswer)
+	}
 	return resp.Body, describe(key, resp), nil
+}
+
+// begins reports whether an answer has a part that begins where this one does.
+func (p Range) begins(contentRange string) bool {
+	text, ok := strings.CutPrefix(contentRange, "bytes ")
+	first, _, _ := strings.Cut(text, "-")
+	at, err := strconv.ParseInt(first, 10, 64)
+	return ok && err == nil && at == p.First
 }
 
 // Stat describes an object.
