@@ -130,19 +130,20 @@ func (l *log) advance(ctx context.Context, f Log, put sidecar.Put, each func(i i
 		}
 		return nil
 	}
-	ctx, stop := context.WithCancel(ctx)
+	// What is read ahead ends with this call. What was put is stored while the caller goes on: with its own context.
+	ahead, stop := context.WithCancel(ctx)
 	type block struct {
 		list []scanned
 		err  error
 	}
-	ahead := make(chan block, 1)
+	blocks := make(chan block, 1)
 	go func() {
-		defer close(ahead)
+		defer close(blocks)
 		for l.read < f.Size {
-			list, err := l.block(ctx, f)
+			list, err := l.block(ahead, f)
 			select {
-			case ahead <- block{list, err}:
-			case <-ctx.Done():
+			case blocks <- block{list, err}:
+			case <-ahead.Done():
 				return
 			}
 			if err != nil {
@@ -151,7 +152,7 @@ func (l *log) advance(ctx context.Context, f Log, put sidecar.Put, each func(i i
 		}
 	}()
 	var failed error
-	for b := range ahead {
+	for b := range blocks {
 		if failed == nil {
 			if failed = b.err; failed == nil {
 				failed = l.take(ctx, put, b.list, each)
