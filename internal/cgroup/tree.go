@@ -44,11 +44,11 @@ var trees atomic.Int64
 
 // treeHome is the group of this process in cgroup v2, "" where nothing can be made below it.
 var treeHome = sync.OnceValue(func() string {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return ""
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
+	mounts, err := readMounts()
 	if err != nil {
 		return ""
 	}
@@ -58,6 +58,19 @@ var treeHome = sync.OnceValue(func() string {
 	}
 	return dir
 })
+
+// readMounts reads mountinfo in few pieces: the kernel makes it anew for each, and it is many lines long.
+func readMounts() ([]byte, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	b.Grow(16 << 10)
+	_, err = b.ReadFrom(f)
+	return b.Bytes(), err
+}
 
 // Sweep removes the groups whose makers are gone, the first time that it is called.
 var Sweep = sync.OnceFunc(func() {
@@ -81,9 +94,12 @@ func unified(mounts, own []byte) string {
 	lines := bufio.NewScanner(bytes.NewReader(mounts))
 	for lines.Scan() {
 		// 36 35 98:0 ROOT POINT options - cgroup2 source options
-		head, tail, ok := strings.Cut(lines.Text(), " - ")
-		f := strings.Fields(head)
-		if !ok || len(f) < 5 || !strings.HasPrefix(tail, "cgroup2 ") {
+		head, tail, ok := bytes.Cut(lines.Bytes(), []byte(" - "))
+		if !ok || !bytes.HasPrefix(tail, []byte("cgroup2 ")) {
+			continue
+		}
+		f := strings.Fields(string(head))
+		if len(f) < 5 {
 			continue
 		}
 		rel, err := filepath.Rel(f[3], group)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,10 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv("AGENTRUN_TEST_LEAVER") != "" {
 		leaver()
+	}
+	if os.Getenv("AGENTRUN_TEST_SWEEPER") != "" {
+		Sweep()
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
@@ -110,6 +115,34 @@ func TestGroupsOfMakersThatAreGoneAreRemoved(t *testing.T) {
 		t.Errorf("what was in it lives: %s", b)
 	}
 	if _, err := os.Stat(tree.Path()); err != nil {
+		t.Errorf("that of a maker that lives: %v", err)
+	}
+}
+
+func TestASweepRemovesTheGroupsOfRunsWhoseMakersAreGone(t *testing.T) {
+	run, err := NewRun()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer run.Release()
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(filepath.Dir(run.Path()), fmt.Sprintf("%s%d-1-1", runPrefix, gone.Process.Pid))
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Rmdir(left)
+	sweeper := exec.Command("/proc/self/exe") // a process sweeps once
+	sweeper.Env = append(os.Environ(), "AGENTRUN_TEST_SWEEPER=1")
+	if out, err := sweeper.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if _, err := os.Stat(run.Path()); err != nil {
 		t.Errorf("that of a maker that lives: %v", err)
 	}
 }
