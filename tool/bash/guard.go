@@ -81,7 +81,12 @@ func (g *guard) kill() {
 
 // watch has the guard begin, now that the command runs.
 func (g *guard) watch(group int) {
-	g.timer = time.AfterFunc(guardAfter, func() { g.start(group) })
+	g.timer = time.AfterFunc(guardAfter, func() {
+		g.start(group)
+		if g.tree != nil {
+			cgroup.Sweep() // with mu free: it may take seconds, and the end of the command does not wait for it
+		}
+	})
 }
 
 // guarding is what the guard runs: its arguments are the group, the mark and the directory of the control group, if any. The shell's read leaves out the NUL bytes between
@@ -114,7 +119,6 @@ func (g *guard) start(group int) {
 	tree := ""
 	if g.tree != nil {
 		tree = g.tree.Path()
-		defer cgroup.Sweep()
 	}
 	cmd := &exec.Cmd{
 		Path: "/bin/sh", Args: []string{"agentrun-guard", "-c", guarding, "agentrun-guard", strconv.Itoa(group), g.mark, tree},
