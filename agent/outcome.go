@@ -32,4 +32,6 @@ type Outcome struct {
 	Usage   entry.Usage   `json:"usage"`
 	Took    time.Duration `json:"-"`
 	Resumed bool          `json:"resumed"` // the run went on with one before
+	// CountedOn says that Total has what those before have spent. A run that was completed and went on with something new counts anew.
+	CountedOn bool `json:"-"`
 }

@@ -102,7 +102,7 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 
 // countOn has what was spent of the limits before count as this run's, and that of its subagents as their budget's.
 func (r *run) countOn(ctx context.Context, before Before) error {
-	r.before = before
+	r.before, r.outcome.CountedOn = before, true
 	r.spent.Carry(before.Spent, 0)
 	if r.Budget == nil {
 		return nil

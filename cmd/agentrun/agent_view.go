@@ -242,8 +242,11 @@ func endLine(out agent.Outcome, all agent.Spent, unpriced bool) string {
 	if all != out.Total {
 		line += ", by all agents together"
 	}
-	if out.Resumed {
+	switch {
+	case out.CountedOn:
 		line += ", with what came before it was resumed"
+	case out.Resumed:
+		line += ", since it was resumed"
 	}
 	return line
 }
