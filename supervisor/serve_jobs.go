@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/agentrun/agentrun/internal/quantity"
@@ -180,12 +181,20 @@ func (s *server) send(c *conn, q *request) error {
 		return c.sendJSON(frameDone, done{Job: q.Job})
 	}
 	if j.stdin == nil {
-		return fmt.Errorf("job %d reads nothing: it was moved to the background, and its input is empty", q.Job)
+		return errors.New("it reads nothing: it was moved to the background, and its input is empty")
 	}
 	if q.Text != "" {
 		_ = j.stdin.SetWriteDeadline(time.Now().Add(sendWait))
-		if n, err := j.stdin.WriteString(string(q.Text)); err != nil {
-			return fmt.Errorf("sending to job %d: it took %d of %d bytes, and has read no more for %s: %w", q.Job, n, len(q.Text), quantity.Time(sendWait), err)
+		n, err := j.stdin.WriteString(string(q.Text))
+		switch {
+		case errors.Is(err, os.ErrClosed):
+			return errors.New("it was not sent, because its input was ended (--eof)")
+		case errors.Is(err, syscall.EPIPE) && n == 0:
+			return errors.New("it was not sent, because the command has closed its input")
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return fmt.Errorf("%d of %d bytes were sent: the command has read no more for %s", n, len(q.Text), quantity.Time(sendWait))
+		case err != nil:
+			return fmt.Errorf("%d of %d bytes were sent: %w", n, len(q.Text), err)
 		}
 	}
 	if q.EOF {

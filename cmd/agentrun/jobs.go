@@ -19,7 +19,8 @@ func newJobsCommand(env *environment) *cobra.Command {
 		Short: "Run commands in the background, and see to them",
 		Long: `jobs runs commands that go on when agentrun has ended, under a process of the
 session that owns them. A job's start and end are recorded in the session, and
-its output is an artifact from the first byte on. Without a command jobs lists.
+its output is an artifact from the first byte on, whose number is the id of the
+job. Without a command jobs lists.
 
 Its state is running, exited, killed (by a signal, a timeout, jobs kill, or with
 the process that owned it) or lost (the machine was started anew meanwhile).
@@ -186,18 +187,23 @@ func (e *environment) stopJobs(ctx context.Context, all bool) (err error) {
 	if e.json {
 		return printJSON(e.stdout, ended)
 	}
-	kernels := ""
-	if ended.Kernels > 0 {
-		kernels = " and " + count(int64(ended.Kernels), "kernel", "kernels")
+	jobs, shells := count(int64(ended.Jobs), "job", "jobs"), count(int64(ended.Shells), "shell", "shells")
+	if ended.Kernels == 0 {
+		e.remark("ended %s and %s", jobs, shells)
+		return nil
 	}
-	e.remark("ended %s and %s%s", count(int64(ended.Jobs), "job", "jobs"), count(int64(ended.Shells), "shell", "shells"), kernels)
+	e.remark("ended %s, %s and %s", jobs, shells, count(int64(ended.Kernels), "kernel", "kernels"))
 	return nil
 }
 
-// aboutJob says which job does not run, and how it ended.
+// aboutJob says which job does not run any more, and how it ended.
 func aboutJob(j supervisor.Job, err error) error {
-	if errors.Is(err, supervisor.ErrNotRunning) {
-		return fmt.Errorf("job %s does not run: it is %s", j.ID, describeState(j))
+	var usage *usageError
+	switch {
+	case errors.Is(err, supervisor.ErrNotRunning):
+		return fmt.Errorf("job %s has ended: %s; agentrun jobs tail %[1]s shows its output", j.ID, describeState(j))
+	case errors.As(err, &usage):
+		return err
 	}
 	return fmt.Errorf("job %s: %w", j.ID, err)
 }
@@ -266,6 +272,19 @@ func describeState(j supervisor.Job) string {
 			return fmt.Sprintf("exited %d, command can not be executed", *j.ExitCode)
 		}
 		return fmt.Sprintf("exited %d", *j.ExitCode)
+	}
+	if j.State != supervisor.Killed {
+		return string(j.State)
+	}
+	switch by := j.EndedBy; {
+	case by == "kill":
+		return "killed by jobs kill"
+	case by == "supervisor":
+		return "killed with its supervisor"
+	case by != "":
+		return "killed by its " + by
+	case j.Signal != "":
+		return "killed by " + j.Signal
 	}
 	return string(j.State)
 }

@@ -68,9 +68,12 @@ func (e *environment) tailJob(ctx context.Context, j supervisor.Job, lines int64
 	if err = errors.Join(err, o.close()); err != nil {
 		return err
 	}
-	notes := page.Notes
-	if page.Lines == 0 && page.Data == nil {
-		notes = nil // that there is nothing yet shows
+	var notes []string
+	for _, note := range page.Notes {
+		// That there is nothing yet shows, and what became of the command is not the question.
+		if (page.Lines > 0 || page.Data != nil) && !strings.HasPrefix(note, fmt.Sprintf("Artifact %d is ", j.Number)) {
+			notes = append(notes, note)
+		}
 	}
 	if shown := page.LastLine - page.FirstLine + 1; page.FirstLine > 1 && shown < lines {
 		notes = append(notes, fmt.Sprintf("Showing lines %d-%d of %d. Those before them are %s:%d-%d", page.FirstLine, page.LastLine, page.Lines, j.Artifact, max(page.Lines-lines, 0)+1, page.FirstLine-1))

@@ -15,13 +15,13 @@ import (
 func newSSHCommand(env *environment) *cobra.Command {
 	run := &commandRun{environment: env}
 	cmd := &cobra.Command{
-		Use:   "ssh [flags] HOST SCRIPT",
+		Use:   "ssh [flags] HOST SCRIPT|-",
 		Short: "Run a shell script on another host, show and keep its output",
 		Long: `ssh runs a script with bash, or sh, on a host: a name of ~/.ssh/config, or
-[USER@]NAME[:PORT]. It shows, keeps and records the output as bash does, and
---cwd, --env and --timeout (300 s) are those of the script there. It is ssh of
-the PATH that connects; all scripts for a host share one connection, which
-stays for 5 minutes after the last.
+[USER@]NAME[:PORT]. With - the script is the standard input. It shows, keeps and
+records the output as bash does, and --cwd, --env and --timeout (300 s) are
+those of the script there. It is ssh of the PATH that connects; all scripts for
+a host share one connection, which stays for 5 minutes after the last.
 
 The host's key has to be a known one (connect once by hand, and compare it),
 and a key or an agent has to log in: nobody is asked for a password. No agent,
@@ -43,6 +43,7 @@ Without it the tool reaches none. This command reaches any host. A sandbox is of
 this machine, and does not hold there; with sandbox.net off no host is reached.`,
 		Example: `  agentrun ssh build 'cd src && make 2>&1 | tail -50'
   agentrun ssh --timeout 1h --cwd /srv/app me@example.com:2222 ./deploy
+  agentrun ssh build - <deploy.sh
   agentrun ssh --json build 'systemctl is-active nginx' | jq .exitCode`,
 		Annotations: map[string]string{makesSessions: "yes"},
 		Args: func(_ *cobra.Command, args []string) error {
@@ -52,13 +53,27 @@ this machine, and does not hold there; with sandbox.net off no host is reached.`
 			if _, err := ssh.ParseHost(args[0]); err != nil {
 				return &usageError{err}
 			}
+			if args[1] == "-" {
+				return nil
+			}
 			if err := ssh.CheckScript(args[1]); err != nil {
 				return &usageError{err}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failed(run.remote(cmd, args[0], args[1]))
+			script := args[1]
+			if script == "-" {
+				b, err := env.readInput("-", ssh.MaxScript)
+				if err != nil {
+					return failed(err)
+				}
+				script = string(b)
+				if err := ssh.CheckScript(script); err != nil {
+					return &usageError{err}
+				}
+			}
+			return failed(run.remote(cmd, args[0], script))
 		},
 	}
 	f := cmd.Flags()

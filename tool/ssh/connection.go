@@ -129,6 +129,7 @@ func (c *Client) configuration() (string, error) {
 
 // way is how to reach a host.
 type way struct {
+	client                  *Client
 	program, config, socket string
 	host                    Host
 }
@@ -146,7 +147,7 @@ func (c *Client) way(h Host) (*way, error) {
 	// Another configuration may mean another host by the name, and other known keys.
 	key := sha256.Sum256([]byte(c.program + "\n" + text + "\n" + h.String()))
 	own := sha256.Sum256([]byte(text))
-	w := &way{program: c.program, host: h, socket: filepath.Join(dir, hex.EncodeToString(key[:10])), config: filepath.Join(dir, "config-"+hex.EncodeToString(own[:6]))}
+	w := &way{client: c, program: c.program, host: h, socket: filepath.Join(dir, hex.EncodeToString(key[:10])), config: filepath.Join(dir, "config-"+hex.EncodeToString(own[:6]))}
 	if there, err := durable.ReadFile(nil, w.config, 1<<20); err == nil && string(there) == text {
 		return w, nil
 	}
@@ -216,7 +217,7 @@ func (w *way) connect(ctx context.Context, persist time.Duration) error {
 		return fmt.Errorf("connecting to %s: %w", w.host, ctx.Err())
 	}
 	if err != nil {
-		return explain(w.host, said(log))
+		return w.client.explain(w.host, said(log))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package ssh
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/agentrun/agentrun/tool/bash"
@@ -40,21 +41,21 @@ const (
 var failures = []struct {
 	words string
 	kind  error
-	text  string // with the host, and what ssh said
+	text  string // with the host, what ssh said, ssh as a person calls it, and its configuration
 }{
 	{keyChanged, ErrHostKeyChanged, "%[1]s has another key than the known one: it was installed anew, or somebody is in between. " +
-		"Only when you know why, forget the old key (%[2]s) and accept the new one with: ssh %[3]s"},
+		"Only when you know why, forget the old key (%[2]s) and accept the new one with: %[3]s"},
 	{badOption, ErrUnreachable, "%[1]s cannot be reached, because the configuration of ssh is wrong: %[2]s"},
 	{"is revoked", ErrHostKeyChanged, "the key of %[1]s is revoked: %[2]s"},
-	{"host key is known for", ErrUnknownHost, "%[1]s is not a known host: compare its key and accept it, once, by hand with: ssh %[3]s"},
-	{"Host key verification failed", ErrUnknownHost, "the key of %[1]s is not accepted (%[2]s): compare it and accept it, once, by hand with: ssh %[3]s"},
+	{"host key is known for", ErrUnknownHost, "%[1]s is not a known host: compare its key and accept it, once, by hand with: %[3]s"},
+	{"Host key verification failed", ErrUnknownHost, "the key of %[1]s is not accepted (%[2]s): compare it and accept it, once, by hand with: %[3]s"},
 	{"Permission denied", ErrLogin, "%[1]s refuses the login (%[2]s): agentrun gives no passwords, so load a key that it takes into ssh-agent, " +
-		"or name it in ~/.ssh/config; ssh -v %[3]s tells more"},
-	{"Too many authentication failures", ErrLogin, "%[1]s refuses the login (%[2]s): name the key that it takes in ~/.ssh/config, with IdentitiesOnly yes"},
+		"or name it in %[4]s; %[3]s tells more, with -v"},
+	{"Too many authentication failures", ErrLogin, "%[1]s refuses the login (%[2]s): name the key that it takes in %[4]s, with IdentitiesOnly yes"},
 }
 
 // explain makes an error of what ssh said before it gave up.
-func explain(h Host, log string) *Error {
+func (c *Client) explain(h Host, log string) *Error {
 	e := &Error{Host: h, Code: bash.CodeFailure}
 	for _, f := range failures {
 		if !strings.Contains(log, f.words) {
@@ -67,19 +68,35 @@ func explain(h Host, log string) *Error {
 		case badOption:
 			what = line(log, badOption, what)
 		}
-		e.Kind, e.Text = f.kind, fmt.Sprintf(f.text, h, what, h.hand())
+		e.Kind, e.Text = f.kind, fmt.Sprintf(f.text, h, what, c.hand(h), c.configured())
 		return e
 	}
 	e.Kind, e.Text = ErrUnreachable, fmt.Sprintf("%s cannot be reached: %s", h, last(log))
 	return e
 }
 
-// hand is the host as a person gives it to ssh.
-func (h Host) hand() string {
-	if h.port == 0 {
-		return h.String()
+// hand is how a person connects to the host with the same client and configuration.
+func (c *Client) hand(h Host) string {
+	argv := []string{"ssh"}
+	if c.o.Program != "" {
+		argv[0] = c.o.Program
 	}
-	return fmt.Sprintf("-p %d %s", h.port, Host{user: h.user, name: h.name})
+	if c.o.Config != "" {
+		argv = append(argv, "-F", c.o.Config)
+	}
+	if h.port != 0 {
+		argv = append(argv, "-p", strconv.Itoa(int(h.port)))
+		h.port = 0
+	}
+	return bash.Quote(append(argv, h.String()))
+}
+
+// configured is the file in which a person says more about a host.
+func (c *Client) configured() string {
+	if c.o.Config != "" {
+		return c.o.Config
+	}
+	return "~/.ssh/config"
 }
 
 // last is the last line of what ssh said.

@@ -336,7 +336,7 @@ func (x *run) conclude() {
 		_ = x.refuse(&Error{Host: x.host, Kind: ErrNoShell, Code: bash.CodeFailure, Text: fmt.Sprintf(
 			"%s did not run the script, but ended with status %d: agentrun needs a login there that runs commands, and sh", x.host, x.last.Code)})
 	case !is(e.begun) && !forced && x.last.Signal == "" && !established(said(x.log)):
-		_ = x.refuse(explain(x.host, said(x.log)))
+		_ = x.refuse(x.client.explain(x.host, said(x.log)))
 	default:
 		x.exit.SetStatus(bash.CodeFailure << 8)
 		text := said(x.log)

@@ -361,7 +361,7 @@ func TestAHostThatMayNotBeReachedIsSaidSo(t *testing.T) {
 		kind  error
 		words []string
 	}{
-		{"its key is not known", func(b *box) { b.Forget() }, ssh.ErrUnknownHost, []string{"not a known host", "ssh box"}},
+		{"its key is not known", func(b *box) { b.Forget() }, ssh.ErrUnknownHost, []string{"not a known host", "by hand with: ssh -F ", " box"}},
 		{"its key has changed", func(b *box) { b.Rekey() }, ssh.ErrHostKeyChanged, []string{"another key", "ssh-keygen -f", "-R"}},
 		{"it refuses the key of the user", func(b *box) { b.Refuse() }, ssh.ErrLogin, []string{"refuses the login", "publickey"}},
 		{"it is down", func(b *box) { b.Stop() }, ssh.ErrUnreachable, []string{"Connection refused"}},
