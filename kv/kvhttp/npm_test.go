@@ -76,8 +76,8 @@ func TestAStoreServedByNodeIsAStore(t *testing.T) {
 	}
 }
 
-// TestNodeAsksForManyBlobsAtOnce: the client of Connect for node, over both protocols, with
-// hundreds of requests on their way: sets, gets of what was set before, of what is not there,
+// TestNodeAsksForManyBlobsAtOnce: the client of Connect for node, over both protocols, and
+// that of gRPC itself, with hundreds of requests on their way: sets, gets of what was set before, of what is not there,
 // and ids that are none.
 func TestNodeAsksForManyBlobsAtOnce(t *testing.T) {
 	store := memory.New(blobstore.Verified)
@@ -92,7 +92,7 @@ func TestNodeAsksForManyBlobsAtOnce(t *testing.T) {
 		ids = append(ids, ref.Hex())
 	}
 	address := serve(t, store, kvhttp.ServeOptions{})
-	for _, protocol := range []string{"connect", "grpc"} {
+	for _, protocol := range []string{"connect", "grpc", "grpc-js"} {
 		t.Run(protocol, func(t *testing.T) {
 			var requests strings.Builder
 			for i, id := range ids {

@@ -1,8 +1,11 @@
 // The key-value stream as peers speak it: node, Connect's client and server, and what
 // protoc-gen-es makes of proto/.
 //
-//   node kv.mjs ask connect|grpc URL    asks the store behind KvService.Serve
-//   node kv.mjs serve                   serves a store of its own, in memory
+//   node kv.mjs ask connect|grpc|grpc-js URL    asks the store behind KvService.Serve
+//   node kv.mjs serve                           serves a store of its own, in memory
+//
+// grpc-js is the client that gRPC's own project has for node, with messages that it makes
+// of the .proto files as it begins.
 //
 // The working directory is a folder that prepare made. ask reads requests from its standard
 // input, a JSON object a line, {"id", "get": HEX} or {"id", "set": HEX, "data": HEX}, sends
@@ -17,7 +20,7 @@ import { createHash } from "node:crypto";
 import { createServer } from "node:http2";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 const require = createRequire(join(process.cwd(), "package.json"));
 const load = path => import(pathToFileURL(require.resolve(path)));
@@ -29,12 +32,40 @@ const bytes = hex => new Uint8Array(Buffer.from(hex, "hex"));
 const hex = bytes => Buffer.from(bytes).toString("hex");
 const print = object => process.stdout.write(JSON.stringify(object) + "\n");
 
+// requested reads the requests of the standard input.
+async function* requested() {
+	for await (const line of createInterface({ input: process.stdin })) yield JSON.parse(line);
+}
+
+async function askByGRPC(baseUrl) {
+	const [grpc, loader] = ["@grpc/grpc-js", "@grpc/proto-loader"].map(name => require(name));
+	const root = fileURLToPath(new URL("..", import.meta.url));
+	const definition = await loader.load("agentrun/kv/v1/kv.proto", { includeDirs: [root], keepCase: true, oneofs: true });
+	const { KvService } = grpc.loadPackageDefinition(definition).agentrun.kv.v1;
+	const unlimited = { "grpc.max_receive_message_length": -1, "grpc.max_send_message_length": -1 };
+	const stream = new KvService(new URL(baseUrl).host, grpc.credentials.createInsecure(), unlimited).Serve();
+	const ended = new Promise((resolve, reject) => stream.on("end", resolve).on("error", reject));
+	stream.on("data", ({ id, message, get_blob_result: got, set_blob_result: stored }) => {
+		const error = (got ?? stored)?.error?.message;
+		if (message === "get_blob_result") print({ id, ...(got.blob_data ? { data: hex(got.blob_data) } : { absent: true }), error });
+		else if (message === "set_blob_result") print({ id, set: true, error });
+		else print({ id, unknown: true });
+	});
+	for await (const { id, get, set, data } of requested()) {
+		stream.write(get !== undefined
+			? { id, get_blob_args: { blob_id: bytes(get) } }
+			: { id, set_blob_args: { blob_id: bytes(set), blob_data: bytes(data) } });
+	}
+	stream.end();
+	await ended;
+}
+
 async function ask(protocol, baseUrl) {
+	if (protocol === "grpc-js") return askByGRPC(baseUrl);
 	const options = { baseUrl, httpVersion: "2" };
 	const transport = protocol === "grpc" ? node.createGrpcTransport(options) : node.createConnectTransport(options);
 	async function* requests() {
-		for await (const line of createInterface({ input: process.stdin })) {
-			const { id, get, set, data } = JSON.parse(line);
+		for await (const { id, get, set, data } of requested()) {
 			yield create(kv.KvServerMessageSchema, {
 				id,
 				message: get !== undefined
