@@ -36,8 +36,8 @@ type Options struct {
 	// in the URL.
 	Opaque bool
 
-	// TLS configures TLS: client certificates, authorities of one's own. nil is
-	// the system's.
+	// TLS configures TLS: client certificates, authorities of one's own. nil is what
+	// CertFileEnv, KeyFileEnv and CAFileEnv say, and else the system's.
 	TLS *tls.Config
 
 	// Token returns the bearer token for a server of kind KV, HTTP or HTTPS, "" for
@@ -111,13 +111,19 @@ func Open(ctx context.Context, text string, o Options) (*Stack, error) {
 
 // Open opens the store.
 func (u URL) Open(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{url: u, opts: o}
+	s := &Stack{url: u}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
 			err = fmt.Errorf("opening store %s: %w", u, err)
 		}
 	}()
+	if !u.Kind.local() || u.Remote != nil {
+		if o.TLS, err = o.tlsConfig(); err != nil {
+			return nil, err
+		}
+	}
+	s.opts = o
 	if o.Opaque && (u.PassphraseFile != "" || u.Remote != nil && u.Remote.PassphraseFile != "") {
 		return nil, fmt.Errorf("%w: its user encrypts, and so would this side", blobstore.ErrMode)
 	}

@@ -145,7 +145,7 @@ func Open(base string, o Options) (*Store, error) {
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
 			DialContext:            dialer.DialContext,
-			TLSClientConfig:        o.TLS,
+			TLSClientConfig:        o.TLS.Clone(), // HTTP/2 changes it
 			TLSHandshakeTimeout:    o.Grace,
 			ExpectContinueTimeout:  5 * time.Second,
 			IdleConnTimeout:        90 * time.Second,

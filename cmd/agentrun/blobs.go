@@ -39,7 +39,9 @@ Characters such as ? and & in a path, and in the URL of a remote, are written
 %3F and %26. Without TLS only this machine is talked to. Secrets are never in a
 URL: AGENTRUN_STORE_TOKEN, or the file AGENTRUN_STORE_TOKEN_FILE, is sent to
 servers, AGENTRUN_KV_TOKEN to peers; S3 takes what AWS_ACCESS_KEY_ID and
-AWS_SECRET_ACCESS_KEY or ~/.aws/credentials say.`
+AWS_SECRET_ACCESS_KEY or ~/.aws/credentials say. AGENTRUN_TLS_CERT_FILE and
+AGENTRUN_TLS_KEY_FILE name the certificate to show servers, AGENTRUN_TLS_CA_FILE
+the authorities to believe in the place of the system's, all in PEM.`
 
 // blobsCommand is the verb blobs with what all of its commands share.
 type blobsCommand struct {
