@@ -113,12 +113,16 @@ __agentrun_watch() { # a trap of the script that replaced ours is seen by exit
 	[[ -o posix ]] || builtin declare -F exit || exit() {
 		if { __agentrun_own; } 2>/dev/null; then builtin exit "$@"; else builtin exit "$@"; fi
 	}
+	[[ -o posix || $__agentrun_returns ]] || builtin declare -F trap || trap() { # and then set -e, or a signal, finds ours
+		{ builtin trap "$@" 2>&62 && if __agentrun_own; then :; fi; } 62>&2 2>/dev/null
+	}
 	__agentrun_args=("$@")
 	__agentrun_watched=1
 }
 __agentrun_unwatch() {
 	[[ $__agentrun_watched ]] || return
 	__agentrun_watched=
+	[[ $(builtin declare -f trap) != *__agentrun_own* ]] || builtin unset -f trap
 	[[ $(builtin declare -f exit) != *__agentrun_own* ]] || builtin unset -f exit
 }
 __agentrun_bare='{ __agentrun_end exit "$?" "$@"; } 2>/dev/null'
@@ -145,6 +149,7 @@ done; done; __agentrun_say; exit 1; } </dev/null >/dev/null 2>&1`),
 shift
 __agentrun_save() {
 	set
+	printf '%s' "$__agentrun_aliases"
 	export -p
 	trap
 	printf '%s\n' 'trap -- "${__agentrun_trap:-$__agentrun_bare}" EXIT' # not told while it runs
@@ -169,9 +174,24 @@ __agentrun_end() {
 	[ "$1" = exit ] || __agentrun_own || : # a trap on EXIT that runs is told no more
 	[ "$__agentrun_watched" ] && case $(alias exit 2>/dev/null) in *__agentrun_exit*) unalias exit ;; esac
 	[ "$1$__agentrun_once" = end1 ] && [ "$__agentrun_trap" ] && __agentrun_over=$2 && return
+	__agentrun_named
 	__agentrun_save >|"$__agentrun_fds/$__agentrun_slot" 2>/dev/null
 	{ printf '%s %s %s %s ' "$__agentrun_call" "$__agentrun_nonce" "$1" "$2"; times; } >>"$__agentrun_fds/$__agentrun_ctl"
 	return "$2"
+}
+__agentrun_named() { # aliases as commands that make them, those of one line
+	alias >|"$__agentrun_fds/$__agentrun_slot"
+	__agentrun_aliases='unalias -a
+'
+	while IFS= read -r __agentrun_line; do
+		case $__agentrun_line in
+		alias\ *=\'*\') ;;
+		*=\'*\') __agentrun_line="alias $__agentrun_line" ;;
+		*) continue ;;
+		esac
+		__agentrun_aliases="$__agentrun_aliases$__agentrun_line
+"
+	done <"$__agentrun_fds/$__agentrun_slot"
 }
 __agentrun_own() { # a trap of the script that replaced ours becomes one that first writes the state
 	read -r __agentrun_pid __agentrun_line </proc/self/stat
@@ -268,6 +288,7 @@ __agentrun_cut() {
 }
 __agentrun_end() {
 	__agentrun_in=
+	[[ ${functions[TRAPZERR]-} != *__agentrun_failed* ]] || unfunction TRAPZERR
 	builtin eval "${__agentrun_back-}" 2>/dev/null || :
 	__agentrun_back=
 	[[ $1 == exit ]] || __agentrun_own || :
@@ -283,6 +304,15 @@ __agentrun_own() { # whether the script has a trap on EXIT: the loop has listed 
 	trap() { [[ $3 != EXIT ]] || __agentrun_trap=$2 }
 	builtin eval "$__agentrun_user"
 	unfunction trap
+}
+__agentrun_watch() { # set -e runs no zshexit functions; this is before it, and before the trap on EXIT
+	[[ -n $__agentrun_trap$1 ]] || return 0
+	builtin trap >|"$__agentrun_fds/$__agentrun_slot"
+	[[ $+functions[TRAPZERR] == 0 && "$(<"$__agentrun_fds/$__agentrun_slot")" != *ZERR* ]] || return 0
+	TRAPZERR() { __agentrun_failed $? }
+}
+__agentrun_failed() {
+	[[ -o errexit && -n $__agentrun_in && $ZSH_SUBSHELL == 0 ]] && __agentrun_end exit $1 "${__agentrun_args[@]}" || :
 }
 __agentrun_left() { # the shell exits, and a trap of the script was in the place of ours
 	[[ -z $__agentrun_in || $ZSH_SUBSHELL != 0 ]] || __agentrun_end exit $? "${__agentrun_args[@]}" || : # or set -e ends it
@@ -367,10 +397,18 @@ func (d *dialect) text(before, script string, terminal bool) string {
 	switch {
 	case d == bashDialect:
 		if strings.Contains(script, "trap") {
-			before += "; __agentrun_watch \"$@\""
+			returns := "" // a trap on RETURN that is set in a function is run at the end of that
+			if strings.Contains(strings.ToUpper(script), "RETURN") {
+				returns = "1"
+			}
+			before += "; __agentrun_returns=" + returns + "; __agentrun_watch \"$@\""
 		}
 		return before + "\x00" + script + "\x00"
 	case d == zshDialect:
+		before += "; __agentrun_watch"
+		if strings.Contains(script, "trap") {
+			before += " 1"
+		}
 		return before + "\x00" + script
 	case terminal:
 		return before + "; " + script + "\n"

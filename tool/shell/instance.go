@@ -400,7 +400,11 @@ func (i *instance) ended(exit *bash.Exit, e *end) {
 		return
 	}
 	if e != nil {
-		exit.Notes = append(exit.Notes, "The shell ended with this script; the next one finds the same directory, variables, functions, aliases and options in a new shell")
+		found := "directory, variables, functions, aliases and options in a new shell"
+		if i.shell.dialect == shDialect {
+			found = "directory, variables, aliases and options in a new shell, and no functions: sh can not tell of them"
+		}
+		exit.Notes = append(exit.Notes, "The shell ended with this script; the next one finds the same "+found)
 		return
 	}
 	exit.Notes = append(exit.Notes, "The shell ended with this script without saying how it was; the next script finds a new shell with what there was before this one")

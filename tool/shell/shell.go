@@ -27,8 +27,9 @@
 // and what it left in the background ends with it. TERM is as it was afterwards. Redirections of 0, 1 and 2 by
 // exec last until the end of the script. Names that begin with __agentrun_ are the shell's own. A state of more than 64 MiB
 // is not carried over. A bash whose script sets a trap on EXIT and ends before its own end, otherwise than by exit, is followed by one
-// with the state before that script; so is a sh. A zsh that has such a trap and ends by set -e is too; one that exits
-// is followed by one with the whole state but the trap, which is that before the script. Of sh, which can not print them, functions and aliases are not either.
+// with the state before that script; so is a sh. A zsh that has such a trap and exits, or ends by set -e, is followed by one with the
+// whole state but the trap, which is that before the script; by set -e only where it has no trap on ZERR of its own. Of sh, functions are
+// not carried over, which it can not print, and of its aliases those of one line.
 //
 // # Concurrency
 //

@@ -61,11 +61,13 @@ func TestAnExitTrapDoesNotLoseTheState(t *testing.T) {
 			{"exit in a list", "V=4; false || exit 5", 5},
 			{"set -e", "V=5; set -e; (exit 4)", 4},
 			{"the script that sets it", `trap 'echo bye' EXIT; V=6; exit 3`, 3},
+			{"the script that sets it, and an error", `trap 'echo bye' EXIT; V=8; exec 2>/dev/null; set -u; echo "$nothing"`, 127},
+			{"the script that sets it, and set -e", `trap 'echo bye' EXIT; V=7; set -e; false || true; (false) && true; (exit 6); echo never`, 6},
 		} {
-			if c.name == "set -e" && strings.HasSuffix(path, "zsh") {
-				continue // of a zsh with a trap that state is lost
+			if strings.Contains(c.name, ", and ") && strings.HasSuffix(path, "dash") || strings.Contains(c.name, "an error") && !strings.HasSuffix(path, "bash") {
+				continue // of those that state is lost
 			}
-			got, exit := run(t, s, "set +e; "+c.script)
+			got, exit := run(t, s, "set +e; set +u; "+c.script)
 			if got != "bye\n" || exit.Code != c.code || len(exit.Notes) != 1 || !strings.Contains(exit.Notes[0], "in a new shell") {
 				t.Errorf("%s: %s: %d, %q, %q", path, c.name, exit.Code, got, exit.Notes)
 			}
@@ -140,5 +142,42 @@ func TestACopyDoesNotRunTheExitTrapOfItsShell(t *testing.T) {
 			t.Errorf("%s: %d, %q", path, exit.Code, got)
 		}
 		own.Close()
+	}
+}
+
+func TestAliasesOfShAreThereBehindAnExit(t *testing.T) {
+	for _, path := range shellsThere(t) {
+		if strings.HasSuffix(path, "bash") {
+			continue
+		}
+		s := open(t, Options{Path: path})
+		run(t, s, `alias one="echo 'it' is" gone=true; unalias gone; alias two='echo a
+b'`)
+		_, exit := run(t, s, "exit 3")
+		if len(exit.Notes) != 1 || !strings.Contains(exit.Notes[0], "no functions") {
+			t.Errorf("%s: told %q", path, exit.Notes)
+		}
+		if got, _ := run(t, s, "one so; alias gone 2>/dev/null || echo no"); got != "it is so\nno\n" {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+}
+
+func TestATrapOfZshOnErrorsIsThatOfTheScript(t *testing.T) {
+	path, err := exec.LookPath("zsh")
+	if err != nil {
+		t.Skip(err)
+	}
+	s := open(t, Options{Path: path})
+	for _, c := range []struct{ script, want string }{
+		{"trap 'echo bye' EXIT; false", ""},
+		{"false; echo on", "on\n"},
+		{"trap 'echo err' ZERR; false; echo on", "err\non\n"},
+		{"false; echo on", "err\non\n"},
+	} {
+		got, _ := run(t, s, c.script)
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.script, got, c.want)
+		}
 	}
 }
