@@ -246,6 +246,23 @@ func TestMentionsBecomeFiles(t *testing.T) {
 	}
 }
 
+func TestMentionsBeyondTheBoundAreTold(t *testing.T) {
+	var prompt strings.Builder
+	files := map[string]string{}
+	for i := range instructions.MaxMentions + 3 {
+		fmt.Fprintf(&prompt, "@f%d ", i)
+		files[fmt.Sprintf("project/sub/f%d", i)] = "x"
+	}
+	p, _ := project(t, files)
+	w := must(workspace.Open(workspace.Options{Dir: p.Dir}))
+	defer w.Close()
+	m, problems := instructions.Mention(w, instructions.ParseMentions(prompt.String()), nil)
+	want := "the prompt mentions f50 and 2 more, which the model is not shown: the first 50 are looked at"
+	if len(m.Files) != instructions.MaxMentions || len(problems) != 1 || problems[0].Error() != want {
+		t.Errorf("%d files, and the problems are %q", len(m.Files), problems)
+	}
+}
+
 func TestPicturesThatAreMentionedAreShown(t *testing.T) {
 	var large, small bytes.Buffer
 	for w, side := range map[*bytes.Buffer]int{&large: picture.MaxSide + 100, &small: 10} {

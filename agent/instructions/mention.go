@@ -19,11 +19,14 @@ import (
 
 // Bounds of mentions.
 const (
-	MaxMentions      = 50
+	MaxMentions      = 50        // that are looked at; further ones are told
 	MaxMentionedFile = 256 << 10 // bytes; of a larger file the model is told the size
 	MaxMentioned     = 1 << 20   // bytes of all of them, pictures aside
 	MaxPictures      = 20        // of a prompt
 )
+
+// mostNames bounds the names that are looked for in a prompt, of which it may have a million.
+const mostNames = 1000
 
 // ParseMentions returns the files that a prompt mentions, each once: a path behind @ at its beginning or behind a space or
 // bracket, up to the next space, or between double quotes. Punctuation at its end is not of it. The prompt is hostile.
@@ -31,7 +34,7 @@ func ParseMentions(prompt string) []string {
 	var names []string
 	before := ' '
 	for i, r := range prompt {
-		if r == '@' && strings.ContainsRune(" \t\n([{<", before) && len(names) < MaxMentions {
+		if r == '@' && strings.ContainsRune(" \t\n([{<", before) && len(names) < mostNames {
 			if name := mentionAt(prompt[i+1:]); name != "" && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
@@ -63,12 +66,20 @@ func mentionAt(rest string) string {
 }
 
 // Mention reads files that a prompt mentions. What is not shown is told in problems, one sentence each: what may returns an error
-// for, what nothing is called, a directory, and what cannot be read; a nil may allows all. A file that is too large or no text is
+// for, what nothing is called, a directory, what cannot be read, and what is beyond MaxMentions; a nil may allows all. A file that is too large or no text is
 // in the message with its size. A picture is in it as models are given it, made smaller where it has to be. nil is a message
 // without files.
 func Mention(w *workspace.Workspace, names []string, may func(name string) error) (m *entry.FileMentionMessage, problems []error) {
 	left := room{bytes: MaxMentioned, pictures: MaxPictures}
-	for _, name := range names {
+	for i, name := range names {
+		if i == MaxMentions {
+			last := ""
+			if more := len(names) - i - 1; more > 0 {
+				last = fmt.Sprintf(" and %d more", more)
+			}
+			problems = append(problems, fmt.Errorf("the prompt mentions %s%s, which the model is not shown: the first %d are looked at", name, last, MaxMentions))
+			break
+		}
 		f, err := mentioned(w, name, may, &left)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("the prompt mentions %s, which the model is not shown: %w", name, err))

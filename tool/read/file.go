@@ -78,7 +78,7 @@ func openFile(ctx context.Context, w *workspace.Workspace, name string) (*intern
 		}
 		return nil, fmt.Errorf("%s not found: name a file, or a URL such as artifact://0", name)
 	case errors.As(err, &irregular) && irregular.Kind == "a directory":
-		return openDirectory(w, name)
+		return openDirectory(ctx, w, name)
 	case errors.As(err, &irregular):
 		return nil, fmt.Errorf("%s is %s: name a regular file", name, irregular.Kind)
 	case err != nil:
