@@ -53,6 +53,7 @@ type Info struct {
 	Note  string // why the state is not Complete, for a person; "" otherwise
 
 	Run     string    // Provenance.Run; "" if not known
+	Call    string    // Provenance.Call; "" if not known
 	Created time.Time // zero if not known
 	Lines   int64     // -1 if not known: Reader.Index counts them
 	CRC32C  uint32    // of the finished file
@@ -164,7 +165,7 @@ func (d *Dir) describe(id int64, name string, side sidecar, from origin) (Info, 
 
 // fill adds what the sidecar says.
 func (i *Info) fill(side sidecar) {
-	i.Run, i.Created = side.Run, side.Created
+	i.Run, i.Call, i.Created = side.Run, side.Call, side.Created
 	switch {
 	case side.State == "" && side.Life() == process.Gone:
 		i.State, i.Note, i.Unsettled = Interrupted, "its writer ended without finishing it", true

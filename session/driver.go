@@ -70,6 +70,13 @@ func (s *Session) Driven() (bool, error) {
 	return driven, nil
 }
 
+// EverDriven reports whether an agent loop has driven the log at path while it lay there. It opens no log, and costs little
+// where many are listed. A log that was imported has not been driven until one goes on with it.
+func (m *Manager) EverDriven(path string) bool {
+	_, err := m.opts.FS.Lstat(catalog.DriverPath(path))
+	return err == nil
+}
+
 // drive locks the lease file of the log at path.
 func drive(fsys durable.FS, path string, now time.Time) (*durable.Lock, error) {
 	lock, err := durable.OpenLock(fsys, catalog.DriverPath(path))

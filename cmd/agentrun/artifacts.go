@@ -11,8 +11,6 @@ import (
 	"github.com/agentrun/agentrun/artifacts"
 
 	"github.com/agentrun/agentrun/outputsink"
-	"github.com/agentrun/agentrun/session"
-	"github.com/agentrun/agentrun/tool/bash"
 )
 
 func newArtifactsCommand(env *environment) *cobra.Command {
@@ -22,10 +20,12 @@ func newArtifactsCommand(env *environment) *cobra.Command {
 		Long: `artifacts lists the outputs that were more than a view. agentrun read prints
 them.
 
-With --json it is one object a line: id, url, tool, bytes, lines, state.
-States: complete, writing, interrupted (agentrun was killed), partial (a write
-failed), capped, changed (not the bytes that were kept), missing (not copied
-with the session, or removed since).`,
+With --json it is one object a line: id, url, tool, bytes, lines, state; and
+where they are known agent (main, or the id of a subagent) and command (the
+beginning of it, or what the agent's call was about). States: complete, writing,
+interrupted (agentrun was killed), partial (a write failed), capped, changed
+(not the bytes that were kept), missing (not copied with the session, or removed
+since).`,
 		Args: positional(0, 0, "no arguments; --session names another session"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return env.listArtifacts(cmd.Context()) },
 	}
@@ -39,10 +39,13 @@ type artifactItem struct {
 	Bytes int64           `json:"bytes"`
 	Lines *int64          `json:"lines"` // null when the artifact is missing
 	State artifacts.State `json:"state"`
+	// Agent made it, with a call about Command, where that is known. Command of a person's run is its command.
+	Agent   string `json:"agent,omitempty"`
+	Command string `json:"command,omitempty"`
 }
 
 func (e *environment) listArtifacts(ctx context.Context) (err error) {
-	_, s, err := e.view(ctx, "")
+	m, s, err := e.view(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -66,14 +69,12 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 		return nil
 	}
 	out := table(e.stdout)
-	var commands map[string]string
-	if !e.json {
-		if commands, err = commandsOf(ctx, s, list); err != nil {
-			return err
-		}
-		if !e.quiet {
-			fmt.Fprintln(out, "URL\tTOOL\tSIZE\tLINES\tSTATE\tCOMMAND")
-		}
+	origins, err := originsOf(ctx, m, s, list)
+	if err != nil {
+		return err
+	}
+	if !e.json && !e.quiet {
+		fmt.Fprintln(out, "URL\tTOOL\tSIZE\tLINES\tSTATE\tCOMMAND")
 	}
 	for _, info := range list {
 		if info.HasCRC {
@@ -82,7 +83,10 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 				e.remark("%s: %v", info.URL(), err)
 			}
 		}
-		item := artifactItem{ID: info.ID, URL: info.URL(), Tool: orNull(info.Tool), Bytes: info.Bytes, State: info.State}
+		from := origins[cmp.Or(info.Call, info.Run)]
+		item := artifactItem{
+			ID: info.ID, URL: info.URL(), Tool: orNull(info.Tool), Bytes: info.Bytes, State: info.State, Agent: from.agent, Command: firstWords(from.command, 200),
+		}
 		if item.Lines, err = lines(ctx, dir, info); err != nil {
 			e.remark("%s: %v", item.URL, err)
 		}
@@ -96,7 +100,7 @@ func (e *environment) listArtifacts(ctx context.Context) (err error) {
 		if item.Lines != nil {
 			n = fmt.Sprint(*item.Lines)
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", item.URL, info.Tool, outputsink.FormatBytes(item.Bytes), n, item.State, commands[info.Run])
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", item.URL, info.Tool, outputsink.FormatBytes(item.Bytes), n, item.State, from)
 	}
 	return out.Flush()
 }
@@ -112,29 +116,6 @@ func looked(ctx context.Context, dir *artifacts.Dir, info artifacts.Info) (artif
 		return info, err
 	}
 	return r.Info(), nil
-}
-
-// commandsOf are the commands of the runs that artifacts came from, by run.
-func commandsOf(ctx context.Context, s *session.Session, list []artifacts.Info) (map[string]string, error) {
-	commands := map[string]string{"": "-"} // no run is known
-	for _, info := range list {
-		if info.Run != "" {
-			commands[info.Run] = "-"
-		}
-	}
-	if len(commands) == 1 {
-		return commands, nil
-	}
-	for e, err := range s.Entries(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		start, ok := bash.StartOf(e)
-		if _, asked := commands[start.Run]; ok && asked {
-			commands[start.Run] = firstWords(start.Command, 40)
-		}
-	}
-	return commands, nil
 }
 
 // lines is how many lines an artifact has; they are counted where nobody noted it.

@@ -17,7 +17,7 @@ func (l *sessionsList) offer(strays []session.Info) error {
 		count(int64(len(strays)), "session", "sessions"), they, them)
 	there := *l
 	there.all = true // their directories tell them apart
-	return there.print(strays)
+	return there.print(strays, nil)
 }
 
 // adoptAll moves them. One that cannot be moved stays, and the others are moved.

@@ -36,6 +36,8 @@ func newSessionsListCommand(env *environment) *cobra.Command {
 		Short: "List the sessions of the working directory",
 		Long: `list prints the sessions of the working directory, the one modified last first.
 One without a title is listed with its first prompt, or $ and its first command.
+RUN is how the last run of its agent stands: running, interrupted (agentrun
+resume goes on with it), or as it ended.
 
 Sessions of this project that are kept for a directory where it is no longer
 (it was moved, renamed or cloned anew) are listed behind them; --adopt moves
@@ -47,8 +49,8 @@ written to with it.
 
 With --json it is one object a line: id, path, cwd, title, created, modified,
 size; where there is one, firstPrompt (without a title alone) and parent (id or
-path of the session it was forked from); and offered, true, for those of another
-directory. With --adopt it is
+path of the session it was forked from); run (how the last run of its agent
+stands); and offered, true, for those of another directory. With --adopt it is
 what sessions move prints, a line for each. With --trash: id, path (where it
 was), cwd, title, removed, trash (where it is).`,
 		Args: positional(0, 0, "no arguments; --all lists every directory"),
@@ -72,6 +74,7 @@ type sessionItem struct {
 	FirstPrompt string `json:"firstPrompt,omitempty"`
 	Parent      string `json:"parent,omitempty"`
 	Offered     bool   `json:"offered,omitempty"` // it is of this project and of another directory
+	Run         string `json:"run,omitempty"`     // how the last run of its agent stands
 }
 
 func (l *sessionsList) run(ctx context.Context) error {
@@ -119,13 +122,13 @@ func (l *sessionsList) run(ctx context.Context) error {
 		}
 	}
 	if l.json {
-		if err := l.printItems(found.Sessions, false); err != nil {
+		if err := l.printItems(found.Sessions, false, runStates(ctx, m, found.Sessions)); err != nil {
 			return err
 		}
-		return l.printItems(strays, true)
+		return l.printItems(strays, true, nil)
 	}
 	if len(found.Sessions) > 0 {
-		if err := l.print(found.Sessions); err != nil {
+		if err := l.print(found.Sessions, runStates(ctx, m, found.Sessions)); err != nil {
 			return err
 		}
 	}
@@ -142,12 +145,12 @@ func (l *sessionsList) run(ctx context.Context) error {
 	return nil
 }
 
-func (l *sessionsList) printItems(sessions []session.Info, offered bool) error {
+func (l *sessionsList) printItems(sessions []session.Info, offered bool, states map[string]string) error {
 	for _, s := range sessions {
 		err := printJSON(l.stdout, sessionItem{
 			ID: orNull(s.ID), Path: s.Path, CWD: orNull(s.CWD), Title: orNull(s.Title),
 			Created: timestamp(s.Created), Modified: timestamp(s.Modified), Size: s.Size,
-			FirstPrompt: s.FirstPrompt, Parent: s.Parent, Offered: offered,
+			FirstPrompt: s.FirstPrompt, Parent: s.Parent, Offered: offered, Run: states[s.Path],
 		})
 		if err != nil {
 			return err
@@ -156,17 +159,20 @@ func (l *sessionsList) printItems(sessions []session.Info, offered bool) error {
 	return nil
 }
 
-func (l *sessionsList) print(sessions []session.Info) error {
+func (l *sessionsList) print(sessions []session.Info, states map[string]string) error {
 	out := table(l.stdout)
-	row := func(id, modified, size, cwd, title string) {
+	row := func(id, modified, size, run, cwd, title string) {
 		fmt.Fprintf(out, "%s\t%s\t%s", id, modified, size)
+		if len(states) > 0 {
+			fmt.Fprintf(out, "\t%s", cmp.Or(run, "-"))
+		}
 		if l.all {
 			fmt.Fprintf(out, "\t%s", cwd)
 		}
 		fmt.Fprintf(out, "\t%s\n", title)
 	}
 	if !l.quiet {
-		row("ID", "MODIFIED", "SIZE", "DIRECTORY", "TITLE")
+		row("ID", "MODIFIED", "SIZE", "RUN", "DIRECTORY", "TITLE")
 	}
 	for _, s := range sessions {
 		id := s.ID
@@ -177,7 +183,7 @@ func (l *sessionsList) print(sessions []session.Info) error {
 		if s.Parent != "" {
 			title += forkMark
 		}
-		row(oneLine(id), localTime(s.Modified), outputsink.FormatBytes(s.Size), oneLine(s.CWD), oneLine(title))
+		row(oneLine(id), localTime(s.Modified), outputsink.FormatBytes(s.Size), states[s.Path], oneLine(s.CWD), oneLine(title))
 	}
 	return out.Flush()
 }

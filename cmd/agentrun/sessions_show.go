@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentrun/agentrun/agent"
 	"github.com/agentrun/agentrun/blobref"
 	"github.com/agentrun/agentrun/session"
 	"github.com/agentrun/agentrun/session/entry"
@@ -28,7 +30,9 @@ those is told on stderr.
 With --json it prints an object: id, path, cwd, title, version, entries
 (number), leaf, context (id, role, text, images (number), toolCalls (ids; of a
 result the one that it answers)), images (resolved, unresolved), damage (line,
-offset, bytes, kind). What the file does not tell is null.`,
+offset, bytes, kind). What the file does not tell is null. Of a session with an
+agent there is run too: running, interrupted (agentrun resume goes on), or how
+its last run ended.`,
 		Args: positional(0, 1, "at most one session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return env.show(cmd.Context(), only(args, 0))
@@ -48,6 +52,7 @@ type sessionReport struct {
 	Context []messageReport `json:"context"`
 	Images  imageReport     `json:"images"`
 	Damage  []damageReport  `json:"damage"`
+	Run     string          `json:"run,omitempty"`
 }
 
 type messageReport struct {
@@ -85,6 +90,9 @@ func (e *environment) show(ctx context.Context, arg string) (err error) {
 	}
 	runs, err := e.unfinished(ctx, s)
 	if err != nil {
+		return err
+	}
+	if report.Run, err = runState(ctx, s); err != nil {
 		return err
 	}
 	if e.json {
@@ -243,12 +251,19 @@ func (r *sessionReport) print(w io.Writer, runs []bash.Unfinished) error {
 		fmt.Fprintf(out, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	row("session", "%s", orDash(r.ID))
-	row("title", "%s", orDash(r.Title))
+	row("title", "%s", r.name())
 	row("log", "%s", oneLine(r.Path))
 	row("directory", "%s", orDash(r.CWD))
 	row("format", "version %d", r.Version)
 	row("entries", "%d, the last is %s", r.Entries, orDash(r.Leaf))
 	row("context", "%s, %s", count(int64(len(r.Context)), "message", "messages"), r.Images.describe())
+	switch r.Run {
+	case "":
+	case string(agent.Completed), runRunning:
+		row("agent", "%s", r.Run)
+	default:
+		row("agent", "%s; agentrun resume goes on", r.Run)
+	}
 	for _, run := range runs {
 		row("run", "%s", aboutRun(run))
 	}
@@ -263,6 +278,19 @@ func (r *sessionReport) print(w io.Writer, runs []bash.Unfinished) error {
 		row("damage", "%s in line %d: %s at offset %d", d.Kind, d.Line, count(d.Bytes, "byte", "bytes"), d.Offset)
 	}
 	return out.Flush()
+}
+
+// name is the title, or the first words of the first prompt, as sessions list has it.
+func (r *sessionReport) name() string {
+	if r.Title != nil {
+		return oneLine(*r.Title)
+	}
+	for _, m := range r.Context {
+		if m.Role == "user" {
+			return cmp.Or(firstWords(m.Text, 60), "-")
+		}
+	}
+	return "-"
 }
 
 func (i imageReport) describe() string {

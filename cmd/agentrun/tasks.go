@@ -52,6 +52,11 @@ func (e *environment) listTasks(ctx context.Context, id string) error {
 		return err
 	}
 	t := table(e.stdout)
+	if len(list) == 0 && !e.json {
+		e.remark("the agent of session %s has started no subagents", s.ID())
+	} else if !e.json && !e.quiet {
+		fmt.Fprintln(t, "ID\tAGENT\tSTATUS\tTIME\tSPENT\tREPORT")
+	}
 	for _, info := range list {
 		if e.json {
 			if err := printJSON(e.stdout, info); err != nil {
@@ -59,11 +64,17 @@ func (e *environment) listTasks(ctx context.Context, id string) error {
 			}
 			continue
 		}
-		took := ""
+		took, spent, report := "-", count(info.Tokens, "token", "tokens"), info.URL
 		if info.Ended != nil {
-			took = info.Ended.Sub(info.Started).Round(1e6).String()
+			took = runview.Duration(info.Ended.Sub(info.Started))
 		}
-		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%d tokens\t%s%s\n", strings.Repeat("  ", strings.Count(info.ID, ".")), info.ID, info.Agent, info.Status, took, info.Tokens, info.URL, patchOf(info)+reasonOf(info))
+		if info.Cost > 0 {
+			spent += ", " + runview.Dollars(info.Cost)
+		}
+		if info.Artifact == nil {
+			report = "-"
+		}
+		fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\t%s\t%s%s\n", strings.Repeat("  ", strings.Count(info.ID, ".")), info.ID, info.Agent, info.Status, took, spent, report, patchOf(info)+reasonOf(info))
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the subagents: %w", err)
@@ -82,7 +93,7 @@ func reasonOf(info task.Info) string {
 func newTaskCommand(env *environment) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "task",
-		Short: "Speak to an agent",
+		Short: "Speak to an agent, or bring in what one changed",
 	}, &cobra.Command{
 		Use:   "send ID TEXT",
 		Short: "Say something to an agent",
@@ -139,61 +150,6 @@ func (e *environment) sendTask(ctx context.Context, to, text string) (err error)
 	}
 	if e.json {
 		return printJSON(e.stdout, map[string]string{"entry": id, "agent": to})
-	}
-	return nil
-}
-
-func newAgentsCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
-		Use:   "agents",
-		Short: "List the types of agents",
-		Long: `agents lists the types of agents that run --agent and the tool task know: those
-of .agentrun/agents and .claude/agents in the working directory, of agents in
-the home, and the ones that are built in. Each is a Markdown file with front
-matter: name, description, and where needed tools, model, thinking, readOnly,
-spawns, isolation (worktree or copy: files of its own), runner; below it is the
-system prompt.
-
-With "runner: command" and "command: [program, argument, ...]" the agent is that
-program. {prompt} in an argument is what it is told, with the text of the file
-before it; without one it reads that from its standard input. It is run in the
-sandbox, if the rules allow it as a command of bash, and its output is an
-artifact. Its report is the last answer in lines of JSON that claude
-(--output-format stream-json), codex (exec --json) or pi (--mode json) print,
-else what it prints. One that a crash cut off is not run again.
-
-With --json it prints one object a line.`,
-		Example: `  agentrun agents`,
-		Args:    positional(0, 0, "no argument"),
-		RunE:    func(*cobra.Command, []string) error { return env.listAgents() },
-	}
-}
-
-func (e *environment) listAgents() error {
-	home, err := session.ResolveHome(e.home)
-	if err != nil {
-		return err
-	}
-	cwd, err := workingDirectory()
-	if err != nil {
-		return err
-	}
-	types, problems := agentTypes(cwd, home)
-	for _, p := range problems {
-		e.say("%s", sentence(p))
-	}
-	t := table(e.stdout)
-	for _, typ := range types {
-		if e.json {
-			if err := printJSON(e.stdout, typ); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", typ.Name, typ.Description, typ.Source)
-	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("printing the agents: %w", err)
 	}
 	return nil
 }

@@ -99,10 +99,11 @@ func newToolsCommand(env *environment) *cobra.Command {
 		Use:   "tools",
 		Short: "List the tools that a model can be given",
 		Long: `tools lists what agentrun call can call: the name of each tool, and what it
-does.
+does. An agent's run has more, about the run itself, which cannot be called
+here: they are listed behind them.
 
 With --json it prints one object a line: name, description, schema (a JSON
-Schema of the arguments).`,
+Schema of the arguments), of those that can be called.`,
 		Example: `  agentrun tools
   agentrun tools --json | jq -s 'map({name, description, schema})'`,
 		Args: positional(0, 0, "no argument"),
@@ -115,6 +116,16 @@ type listedTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Schema      json.RawMessage `json:"schema"`
+}
+
+// ofRuns are the tools that only a run has, for which there is nothing to work on elsewhere.
+var ofRuns = [][2]string{
+	{"task", "(in a run) Has subagents work on something, and returns what they report"},
+	{"merge", "(in a run) Brings in what a subagent has changed in files of its own"},
+	{"yield", "(in a run) Hands in the report of a subagent that has to have a form"},
+	{"todo", "(in a run) Sets the list of what is to be done"},
+	{"mode", "(in a run) Changes how the agent works: agent, ask, plan, debug"},
+	{"skill", "(in a run) Reads a skill of the project or the home, where there are some"},
 }
 
 func (e *environment) listTools() error {
@@ -132,6 +143,11 @@ func (e *environment) listTools() error {
 		}
 		first, _, _ := strings.Cut(tool.Description(), ". ")
 		fmt.Fprintf(t, "%s\t%s\n", tool.Name(), strings.TrimSuffix(first, "."))
+	}
+	for _, row := range ofRuns {
+		if !e.json {
+			fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
+		}
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the tools: %w", err)
