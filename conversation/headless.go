@@ -18,8 +18,8 @@ import (
 // new id. The log is the plain file path; what it cites of images and long strings is read
 // from the home m. Others may append to it meanwhile.
 //
-// The error matches session.ErrNotSession for a file in which nothing is a session's.
-func ProjectHeadless(ctx context.Context, m *session.Manager, path string, store blobstore.Store) (_ Projection, err error) {
+// progress is that of ProjectorOptions. The error matches session.ErrNotSession for a file in which nothing is a session's.
+func ProjectHeadless(ctx context.Context, m *session.Manager, path string, store blobstore.Store, progress func(done, total int64)) (_ Projection, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("projecting the log %s: %w", path, err)
@@ -42,6 +42,7 @@ func ProjectHeadless(ctx context.Context, m *session.Manager, path string, store
 		return Projection{}, err
 	}
 	p := NewSessionProjector(m, nil, store)
+	p.OnProgress(progress)
 	var holes []*Hole
 	if dir := session.ArtifactsPath(path); dir != "" {
 		at, err := os.Stat(dir)

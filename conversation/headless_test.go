@@ -45,7 +45,7 @@ func TestALogWithoutAHeaderBecomesASessionWithOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, path := home(t), headless(t, log)
 			store := memory.New(blobstore.Verified)
-			p, err := conversation.ProjectHeadless(t.Context(), m, path, store)
+			p, err := conversation.ProjectHeadless(t.Context(), m, path, store, nil)
 			if err != nil || len(p.Holes) > 0 || p.Turns == 0 {
 				t.Fatal(p, err)
 			}
@@ -89,7 +89,7 @@ func TestAChangedStateOfALogWithoutAHeaderGetsOneToo(t *testing.T) {
 	for name, log := range map[string][]byte{"gone": entries, "damaged": append([]byte("{\"type\":\"sess\n"), entries...)} {
 		t.Run(name, func(t *testing.T) {
 			store := memory.New(blobstore.Verified)
-			p, err := conversation.ProjectHeadless(t.Context(), home(t), headless(t, log), store)
+			p, err := conversation.ProjectHeadless(t.Context(), home(t), headless(t, log), store, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestAChangedStateOfALogWithoutAHeaderGetsOneToo(t *testing.T) {
 
 func TestAFileThatIsNoLogHasNoState(t *testing.T) {
 	for name, log := range map[string]string{"text": "hello\nworld\n", "nothing": "", "another program's": `{"type":"user","uuid":"x","parentUuid":null,"sessionId":"y","timestamp":"2026-01-02T03:04:05.000Z","message":{"role":"user","content":"z"}}` + "\n"} {
-		_, err := conversation.ProjectHeadless(t.Context(), home(t), headless(t, []byte(log)), memory.New(blobstore.Verified))
+		_, err := conversation.ProjectHeadless(t.Context(), home(t), headless(t, []byte(log)), memory.New(blobstore.Verified), nil)
 		if !errors.Is(err, session.ErrNotSession) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -42,6 +42,8 @@ type log struct {
 	// it says depends on those before.
 	old []entry.Entry
 
+	progress func(done, total int64) // of the file; may be nil
+
 	ids     map[string]int32 // of the newest entry with that id
 	entries []place
 	leaf    int32 // -1 for none
@@ -152,7 +154,14 @@ func (l *log) advance(ctx context.Context, f Log, put sidecar.Put, each func(i i
 		}
 	}()
 	var failed error
+	read := l.read - int64(len(l.rest))
 	for b := range blocks {
+		for _, s := range b.list {
+			read += int64(len(s.line))
+		}
+		if l.progress != nil {
+			l.progress(read, f.Size)
+		}
 		if failed == nil {
 			if failed = b.err; failed == nil {
 				failed = l.take(ctx, put, b.list, each)

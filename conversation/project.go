@@ -38,6 +38,9 @@ type ProjectorOptions struct {
 	// files. What the session cites of them is copied to the store; nil, or the store
 	// itself, copies nothing.
 	Blobs blobstore.Store
+	// Progress is told how many bytes of a long log were read, of how many, from the
+	// goroutine that projects; nil: nobody.
+	Progress func(done, total int64)
 }
 
 // Projector turns one session into states. It keeps what it knows of the session, so
@@ -175,6 +178,7 @@ func (p *Projector) advance(ctx context.Context, f Log) error {
 	}
 	if p.log == nil {
 		p.log, p.off, p.again = newLog(), false, false
+		p.log.progress = p.o.Progress
 		p.log.ids = make(map[string]int32, min(f.Size/1024, 1<<20))
 		p.begin(f)
 	}

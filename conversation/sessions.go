@@ -73,6 +73,10 @@ func NewSessionProjector(m *session.Manager, s *session.Session, store blobstore
 	}
 }
 
+// OnProgress lets f be told how many bytes of the log were read, of how many: see
+// ProjectorOptions.
+func (p *SessionProjector) OnProgress(f func(done, total int64)) { p.own.o.Progress = f }
+
 // Project stores the state of the session as it is now. Others may be writing to it: the
 // state is of a moment.
 func (p *SessionProjector) Project(ctx context.Context) (_ Projection, err error) {

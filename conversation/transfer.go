@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -139,45 +141,124 @@ func appendBlobHead(dst []byte, b Blob) []byte {
 // ReadTransfer reads a file with a state, hands its blobs to store as it meets them, and
 // returns the state, which it stores last. It reads any ConversationStateStructure, with
 // blobs in it or without, a legacy ConversationState, and the text forms of both. A blob
-// whose id is not its hash is refused: nothing vouches for it.
+// whose id is not its hash is refused: nothing vouches for it. In memory are the state, and
+// one blob; of a Verified store that is a blobstore.StreamSetter only blobs up to 4 MiB.
 func ReadTransfer(ctx context.Context, r io.Reader, store blobstore.Store) (root blobref.Ref, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("importing a conversation state: %w", err)
 		}
 	}()
-	in := bufio.NewReaderSize(r, 1<<20)
-	first, err := in.Peek(1)
-	switch {
-	case errors.Is(err, io.EOF):
-		return root, fmt.Errorf("%w: there is nothing in it", ErrNotState)
-	case err == nil && first[0] == '{':
-		return root, fmt.Errorf("%w: it looks like JSON, which has no blobs; a state is exported without it, too", ErrNotState)
-	}
-	if err == nil && (first[0] == '~' || first[0] == ' ' || isText(first)) {
-		if whole, err := io.ReadAll(io.LimitReader(in, 2*maxStateBytes)); err != nil {
-			return root, err
-		} else if isText(whole) {
-			data, err := FromText(string(whole))
-			if err != nil {
-				return root, err
-			}
-			return readFields(ctx, bufio.NewReader(bytes.NewReader(data)), store)
-		} else {
-			in = bufio.NewReaderSize(newConcat(whole, in), 1<<20)
-		}
+	in, err := binaryForm(bufio.NewReaderSize(r, 1<<20))
+	if err != nil {
+		return root, err
 	}
 	return readFields(ctx, in, store)
+}
+
+// sniffBytes is how much of a file tells whether it is text: no message has so many digits
+// at its beginning.
+const sniffBytes = 64 << 10
+
+// binaryForm returns what the text form stands for, and anything else as it is.
+func binaryForm(in *bufio.Reader) (*bufio.Reader, error) {
+	head, err := in.Peek(sniffBytes)
+	switch {
+	case len(head) == 0 && errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%w: there is nothing in it", ErrNotState)
+	case len(head) > 0 && head[0] == '{':
+		return nil, fmt.Errorf("%w: it looks like JSON, which has no blobs; a state is exported without it, too", ErrNotState)
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	case !isText(head):
+		return in, nil
+	}
+	plain := &textReader{in: in, what: "it is neither ~ with base64 nor hexadecimal"}
+	if bytes.TrimSpace(head)[0] == '~' {
+		plain.what = "behind its ~ there is no base64"
+		plain.decoder = base64.NewDecoder(base64.RawStdEncoding, &digits{in: in, coded: true})
+	} else {
+		plain.decoder = hex.NewDecoder(&digits{in: in})
+	}
+	return bufio.NewReaderSize(plain, 1<<20), nil
+}
+
+// textReader reads the text form of a state.
+type textReader struct {
+	in      *bufio.Reader
+	decoder io.Reader
+	what    string // is wrong with what is none
+}
+
+func (t *textReader) Read(p []byte) (int, error) {
+	n, err := t.decoder.Read(p)
+	var bad64 base64.CorruptInputError
+	var badHex hex.InvalidByteError
+	if errors.As(err, &bad64) || errors.As(err, &badHex) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: %s", ErrNotState, t.what)
+	}
+	return n, err
+}
+
+// digits reads text without what stands around its digits, base64 as that of one alphabet.
+type digits struct {
+	in    *bufio.Reader
+	coded bool // as base64, behind a "~"
+	begun bool
+	ended bool // only white space, and of base64 the padding, may follow
+}
+
+func (d *digits) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		c, err := d.in.ReadByte()
+		if err != nil {
+			return n, err
+		}
+		space := c == ' ' || c == '\t' || c == '\r' || c == '\n'
+		switch {
+		case d.coded && !d.begun && c == '~':
+			d.begun = true
+			continue
+		case space && (!d.begun || d.ended):
+			continue
+		case space && d.coded && c != ' ' && c != '\t':
+			continue // base64 may have lines
+		case space || d.coded && c == '=':
+			d.ended = true
+			continue
+		case d.ended:
+			c = 0 // no digit
+		case d.coded && c == '-':
+			c = '+'
+		case d.coded && c == '_':
+			c = '/'
+		}
+		d.begun = true
+		p[n] = c
+		n++
+	}
+	return n, nil
 }
 
 // readFields reads a message: the blobs in it, and then the state.
 func readFields(ctx context.Context, in *bufio.Reader, store blobstore.Store) (root blobref.Ref, err error) {
 	var state []byte
 	for {
-		f, err := nextField(in)
+		h, err := nextHead(in)
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
+			return root, err
+		}
+		if h.number == TransferField && h.n > streamFrom {
+			if done, err := streamBlob(ctx, in, store, h); err != nil {
+				return root, err
+			} else if done {
+				continue
+			}
+		}
+		f, err := h.rest(in)
+		if err != nil {
 			return root, err
 		}
 		if f.number != TransferField {
@@ -198,19 +279,55 @@ func readFields(ctx context.Context, in *bufio.Reader, store blobstore.Store) (r
 	return storeState(ctx, state, store)
 }
 
-func newConcat(head []byte, rest io.Reader) io.Reader {
-	return io.MultiReader(&sliceReader{head}, rest)
+// streamFrom is how long a field is that is not read into memory, in bytes.
+const streamFrom = 4 << 20
+
+// streamBlob stores the blob of a field as it is read, where the store takes that and verifies it; else nothing is read.
+// The id stands before the value, as everybody writes them.
+func streamBlob(ctx context.Context, in *bufio.Reader, store blobstore.Store, h fieldHead) (bool, error) {
+	if blobstore.ModeOf(store) != blobstore.Verified {
+		return false, nil
+	}
+	if _, ok := store.(blobstore.StreamSetter); !ok {
+		return false, nil
+	}
+	const idField = 2 + 32
+	head, err := in.Peek(idField + 2 + 10)
+	if err != nil && len(head) < idField {
+		return false, cutShort(err)
+	}
+	if head[0] != 1<<3|byte(protowire.BytesType) || head[1] != 32 || head[idField] != 2<<3|byte(protowire.BytesType) {
+		return false, nil
+	}
+	size, n := protowire.ConsumeVarint(head[idField+1:])
+	if n < 0 || uint64(idField+1+n)+size != h.n {
+		return false, nil
+	}
+	ref := blobref.FromSum([32]byte(head[2:idField]))
+	if _, err := in.Discard(idField + 1 + n); err != nil {
+		return false, err
+	}
+	value := &cutReader{r: io.LimitReader(in, int64(size)), left: int64(size)}
+	err = blobstore.SetStream(ctx, store, ref, value, int64(size))
+	if err == nil {
+		_, err = io.Copy(io.Discard, value) // of a blob that the store has already
+	}
+	return true, err
 }
 
-type sliceReader struct{ b []byte }
+// cutReader reads what has to have a length.
+type cutReader struct {
+	r    io.Reader
+	left int64
+}
 
-func (s *sliceReader) Read(p []byte) (int, error) {
-	if len(s.b) == 0 {
-		return 0, io.EOF
+func (c *cutReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.left -= int64(n)
+	if errors.Is(err, io.EOF) && c.left > 0 {
+		err = cutShort(err)
 	}
-	n := copy(p, s.b)
-	s.b = s.b[n:]
-	return n, nil
+	return n, err
 }
 
 // storeState stores a state, a legacy one with its parts as blobs.
@@ -244,20 +361,27 @@ func storeState(ctx context.Context, data []byte, store blobstore.Store) (root b
 	return root, w.sync(ctx)
 }
 
-// nextField reads one field of a message from a stream.
-func nextField(in *bufio.Reader) (f field, err error) {
-	var raw []byte
+// fieldHead is the beginning of a field: all but the bytes of one that has a length.
+type fieldHead struct {
+	number protowire.Number
+	typ    protowire.Type
+	raw    []byte // as it was read
+	n      uint64 // bytes that follow
+}
+
+// nextHead reads the beginning of the next field of a message from a stream.
+func nextHead(in *bufio.Reader) (h fieldHead, err error) {
 	varint := func() (uint64, error) {
 		v := uint64(0)
 		for i := range 10 {
 			c, err := in.ReadByte()
 			if err != nil {
-				if i > 0 || len(raw) > 0 {
+				if i > 0 || len(h.raw) > 0 {
 					err = cutShort(err)
 				}
 				return 0, err
 			}
-			raw = append(raw, c)
+			h.raw = append(h.raw, c)
 			v |= uint64(c&0x7f) << (7 * i)
 			if c < 0x80 {
 				return v, nil
@@ -267,44 +391,43 @@ func nextField(in *bufio.Reader) (f field, err error) {
 	}
 	tag, err := varint()
 	if err != nil {
-		return f, err
+		return h, err
 	}
-	number, typ := protowire.DecodeTag(tag)
-	if number < protowire.MinValidNumber {
-		return f, fmt.Errorf("field %d: %w", number, ErrNotState)
+	if h.number, h.typ = protowire.DecodeTag(tag); h.number < protowire.MinValidNumber {
+		return h, fmt.Errorf("field %d: %w", h.number, ErrNotState)
 	}
-	n := uint64(0)
-	switch typ {
+	switch h.typ {
 	case protowire.VarintType:
 		_, err = varint()
 	case protowire.Fixed32Type:
-		n = 4
+		h.n = 4
 	case protowire.Fixed64Type:
-		n = 8
+		h.n = 8
 	case protowire.BytesType:
-		n, err = varint()
+		h.n, err = varint()
 	default:
-		err = fmt.Errorf("field %d is a group: %w", number, ErrNotState)
+		err = fmt.Errorf("field %d is a group: %w", h.number, ErrNotState)
 	}
-	if err != nil {
-		return f, err
+	if err == nil && h.n > maxBlobBytes+128 {
+		err = fmt.Errorf("field %d has %d bytes: %w", h.number, h.n, ErrTooMuch)
 	}
-	if n > maxBlobBytes+128 {
-		return f, fmt.Errorf("field %d has %d bytes: %w", number, n, ErrTooMuch)
-	}
-	head := len(raw)
-	// What a length claims is believed as far as it is there.
-	for left := int(n); left > 0; {
+	return h, err
+}
+
+// rest reads the rest of a field. What a length claims is believed as far as it is there.
+func (h fieldHead) rest(in *bufio.Reader) (field, error) {
+	raw, head := h.raw, len(h.raw)
+	for left := int(h.n); left > 0; {
 		k := min(left, 1<<20)
 		at := len(raw)
 		raw = slices.Grow(raw, k)[:at+k]
 		if _, err := io.ReadFull(in, raw[at:]); err != nil {
-			return f, cutShort(err)
+			return field{}, cutShort(err)
 		}
 		left -= k
 	}
-	f = field{number: number, raw: raw}
-	if typ == protowire.BytesType {
+	f := field{number: h.number, raw: raw}
+	if h.typ == protowire.BytesType {
 		f.value = raw[head:]
 	}
 	return f, nil

@@ -55,6 +55,40 @@ func (p *progress) bytes(done int64) {
 	fmt.Fprintf(p.w, "\r\x1b[K%s: %s", p.what, outputsink.FormatBytes(done))
 }
 
+// megabytes is step for bytes.
+func (p *progress) megabytes(done, total int64) { p.step(int(done>>20), int(total>>20)) }
+
+// watched shows how much of r is read, of total bytes, 0 where that is not known, until its progress ends.
+func (e *environment) watched(r io.Reader, what string, total int64) *watchedReader {
+	w := &watchedReader{r: r, total: total, p: e.progress(what)}
+	if total > 0 {
+		w.p.what += ", MB"
+	}
+	return w
+}
+
+type watchedReader struct {
+	r           io.Reader
+	done, total int64
+	p           *progress
+}
+
+func (w *watchedReader) Read(b []byte) (int, error) {
+	n, err := w.r.Read(b)
+	w.done += int64(n)
+	if w.total > 0 {
+		w.p.megabytes(w.done, w.total)
+	} else {
+		w.p.bytes(w.done)
+	}
+	return n, err
+}
+
+// writerFunc is a writer that is a function.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // end takes the line off the terminal.
 func (p *progress) end() {
 	if p.drawn {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -99,10 +100,13 @@ func (x *stateExport) run(ctx context.Context, arg string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	p, err := from.project(ctx, store)
+	shown := x.progress("reading the log, MB")
+	defer shown.end()
+	p, err := from.project(ctx, store, shown.megabytes)
 	if err != nil {
 		return err
 	}
+	shown.end()
 	if from.headless != "" {
 		x.remark("%s has no session header: the state has its entries; what is made of it gets a header, with a new id", from.headless)
 	}
@@ -156,6 +160,8 @@ func scratchStore(home string) (blobstore.Store, func() error, error) {
 
 func (x *stateExport) writeState(ctx context.Context, store blobstore.Store, p conversation.Projection) error {
 	var holes []*conversation.Hole
+	shown := x.progress("writing " + x.out.name)
+	defer shown.end()
 	err := x.out.write(ctx, x.stdout, func(w io.Writer) error {
 		switch {
 		case filepath.Ext(x.out.name) == ".json":
@@ -173,9 +179,16 @@ func (x *stateExport) writeState(ctx context.Context, store blobstore.Store, p c
 		if err != nil {
 			return err
 		}
-		holes, err = t.Write(w)
+		written := int64(0)
+		holes, err = t.Write(writerFunc(func(p []byte) (int, error) {
+			n, err := w.Write(p)
+			written += int64(n)
+			shown.bytes(written)
+			return n, err
+		}))
 		return err
 	})
+	shown.end()
 	x.tellHoles(holes)
 	return err
 }
@@ -235,13 +248,16 @@ func (x *stateImport) run(ctx context.Context, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	in := io.Reader(os.Stdin)
+	in, total := io.Reader(os.Stdin), int64(0)
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			return fmt.Errorf("importing a state: %w", err)
 		}
 		defer f.Close()
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			total = info.Size()
+		}
 		in = f
 	}
 	below, done, err := x.store.open(ctx, x.environment, m)
@@ -255,7 +271,10 @@ func (x *stateImport) run(ctx context.Context, name string) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	store := overlay{upper: scratch, lower: below}
-	root, err := conversation.ReadTransfer(ctx, in, store)
+	watched := x.watched(in, "reading "+name, total)
+	defer watched.p.end()
+	root, err := conversation.ReadTransfer(ctx, watched, store)
+	watched.p.end()
 	if err != nil {
 		return fmt.Errorf("importing %s: %w", name, err)
 	}
@@ -266,7 +285,9 @@ func (x *stateImport) run(ctx context.Context, name string) (err error) {
 func (e *environment) importState(ctx context.Context, m *session.Manager, store blobstore.Store, root blobref.Ref, o conversation.ImportOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s, err := conversation.Load(ctx, untilRefused{store, cancel}, root, conversation.Limits{})
+	shown := e.progress("making a session of the state")
+	defer shown.end()
+	s, err := conversation.Load(ctx, &untilRefused{Store: store, cancel: cancel, shown: shown}, root, conversation.Limits{})
 	if err == nil {
 		err = anythingOf(ctx, s)
 	}
@@ -280,6 +301,7 @@ func (e *environment) importState(ctx context.Context, m *session.Manager, store
 	if err != nil {
 		return err
 	}
+	shown.end()
 	e.tellHoles(made.Holes)
 	if made.HeaderMade {
 		e.remark("its log had no header: it has one now, with a new id and the working directory %s", oneLine(made.CWD))
@@ -304,21 +326,29 @@ func (e *environment) importState(ctx context.Context, m *session.Manager, store
 }
 
 // untilRefused is a store of which a blob that cannot be had, though it may be there, ends everything: with another
-// passphrase, or when the store can be reached, it is there.
+// passphrase, or when the store can be reached, it is there. It shows how much was read.
 type untilRefused struct {
 	blobstore.Store
 	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	shown *progress // guarded by mu
+	bytes int64     // guarded by mu
 }
 
-func (u untilRefused) Get(ctx context.Context, r blobref.Ref) ([]byte, error) {
+func (u *untilRefused) Get(ctx context.Context, r blobref.Ref) ([]byte, error) {
 	data, err := u.Store.Get(ctx, r)
+	u.mu.Lock()
+	u.bytes += int64(len(data))
+	u.shown.bytes(u.bytes)
+	u.mu.Unlock()
 	if err != nil && !errors.Is(err, blobstore.ErrNotFound) && !errors.Is(err, blobstore.ErrCorrupt) && ctx.Err() == nil {
 		u.cancel(err)
 	}
 	return data, err
 }
 
-func (u untilRefused) Mode() blobstore.Mode { return blobstore.ModeOf(u.Store) }
+func (u *untilRefused) Mode() blobstore.Mode { return blobstore.ModeOf(u.Store) }
 
 // anythingOf refuses a state of whose turns none is there: its blobs are elsewhere.
 func anythingOf(ctx context.Context, s *conversation.State) error {
@@ -350,6 +380,10 @@ func (o overlay) Get(ctx context.Context, r blobref.Ref) ([]byte, error) {
 
 func (o overlay) Set(ctx context.Context, r blobref.Ref, data []byte) error {
 	return o.upper.Set(ctx, r, data)
+}
+
+func (o overlay) SetStream(ctx context.Context, r blobref.Ref, in io.Reader, size int64) error {
+	return blobstore.SetStream(ctx, o.upper, r, in, size)
 }
 
 func (o overlay) SetLocal(ctx context.Context, r blobref.Ref, data []byte) error {

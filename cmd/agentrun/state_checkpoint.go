@@ -51,7 +51,11 @@ func (e *environment) stateCheckpoint(ctx context.Context, arg string, flag stor
 	}
 	defer func() { err = closeSession(s, err) }()
 	return flag.withPointers(ctx, e, m, func(kept keptStates) error {
-		return e.keepState(ctx, kept, s.ID(), conversation.NewSessionProjector(m, s, kept.blobs))
+		shown := e.progress("reading the log, MB")
+		defer shown.end()
+		projector := conversation.NewSessionProjector(m, s, kept.blobs)
+		projector.OnProgress(shown.megabytes)
+		return e.keepState(ctx, kept, s.ID(), projector)
 	})
 }
 

@@ -33,11 +33,13 @@ func (e *environment) stateSource(ctx context.Context, m *session.Manager, arg s
 	return stateSource{m: m, headless: log.Path}, nil
 }
 
-func (f stateSource) project(ctx context.Context, store blobstore.Store) (conversation.Projection, error) {
+func (f stateSource) project(ctx context.Context, store blobstore.Store, progress func(done, total int64)) (conversation.Projection, error) {
 	if f.headless != "" {
-		return conversation.ProjectHeadless(ctx, f.m, f.headless, store)
+		return conversation.ProjectHeadless(ctx, f.m, f.headless, store, progress)
 	}
-	return conversation.NewSessionProjector(f.m, f.s, store).Project(ctx)
+	p := conversation.NewSessionProjector(f.m, f.s, store)
+	p.OnProgress(progress)
+	return p.Project(ctx)
 }
 
 func (f stateSource) name() string {
