@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentrun/agentrun/internal/durable"
 )
 
@@ -41,8 +43,17 @@ type child struct {
 
 func startChild(t *testing.T, dir string, env []string, args ...string) *child {
 	t.Helper()
+	return startChildTo(t, dir, env, nil, args...)
+}
+
+// startChildTo starts one whose standard output is a file.
+func startChildTo(t *testing.T, dir string, env []string, stdout *os.File, args ...string) *child {
+	t.Helper()
 	c := &child{cmd: agentrunCommand(dir, env, args...), done: make(chan error, 1)}
 	c.cmd.Stderr = &c.stderr
+	if stdout != nil {
+		c.cmd.Stdout = stdout
+	}
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,5 +208,40 @@ func TestAnImportThatWaitsForAnotherEnds(t *testing.T) {
 	}
 	if after := listing(t, filepath.Join(dir, "home/sessions")); after != before {
 		t.Errorf("there is %s, before %s", after, before)
+	}
+}
+
+func TestASignalEndsAProgramThatPrintsWhatNobodyReads(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+		t.Fatal(err)
+	}
+	full := func() bool {
+		n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+		return err == nil && n > 0
+	}
+	dir, env := longSession(t, 100)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		c := startChildTo(t, dir, env, w, "exec", "--", "seq", "1", "300000")
+		if !c.await(full) {
+			t.Fatalf("it ended: %s", &c.stderr)
+		}
+		c.end(t, sig)
+		if status := c.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != sig {
+			t.Errorf("%v: it ended with %v: %s", sig, c.cmd.ProcessState, &c.stderr)
+		}
+		if strings.Contains(c.stderr.String(), endsCommand) {
+			t.Errorf("%v: it said %q of a command that has ended", sig, &c.stderr)
+		}
+		for full() {
+			if _, err := r.Read(make([]byte, 4096)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

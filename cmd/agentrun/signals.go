@@ -22,9 +22,11 @@ type signals struct {
 
 	cancel context.CancelFunc
 	caught chan os.Signal
-	first  syscall.Signal // owned by the goroutine until it is done
-	done   sync.WaitGroup
-	once   sync.Once
+
+	mu       sync.Mutex
+	count    int            // guarded by mu
+	first    syscall.Signal // guarded by mu
+	released bool           // guarded by mu
 }
 
 // impatience is how long the end of a run may take after the second signal. One that
@@ -48,34 +50,49 @@ func (e *environment) catchSignals(ctx context.Context, says string) *signals {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup means what it says
 		signal.Notify(s.caught, syscall.SIGHUP)
 	}
-	s.done.Go(func() {
-		sig, ok := <-s.caught
-		if !ok {
-			return
+	go func() {
+		for sig := range s.caught {
+			if !s.answer(sig.(syscall.Signal), func() { e.remark("%s", says) }) {
+				surrender(sig.(syscall.Signal))
+			}
 		}
-		s.first = sig.(syscall.Signal)
-		e.remark("%s", says)
-		s.cancel()
-		if _, ok = <-s.caught; !ok {
-			return
-		}
-		close(s.kill)
-		stop := time.AfterFunc(impatience, func() { signal.Stop(s.caught) })
-		defer stop.Stop()
-		for range s.caught { // until it is released
-		}
-	})
+	}()
 	return s
 }
 
-// release gives the signals back and returns the first one that came, 0 for none. It
-// may be called again.
+// answer does what a signal is for, false when the run was released before.
+func (s *signals) answer(sig syscall.Signal, say func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		return false
+	}
+	switch s.count++; s.count {
+	case 1:
+		s.first = sig
+		say()
+		s.cancel()
+	case 2:
+		close(s.kill)
+		time.AfterFunc(impatience, func() { signal.Stop(s.caught) })
+	}
+	return true
+}
+
+// surrender has a signal do to this process what it does to one that does not listen.
+func surrender(sig syscall.Signal) {
+	signal.Reset(sig)
+	_ = syscall.Kill(os.Getpid(), sig)
+}
+
+// release ends what signals are for, and returns the first one that came, 0 for none:
+// one that comes now ends this process, as if it had never listened. It listens still,
+// because to stop takes a switch to another thread and back for each signal, and there
+// is little left to do. It may be called again.
 func (s *signals) release() syscall.Signal {
-	s.once.Do(func() {
-		signal.Stop(s.caught)
-		close(s.caught) // nothing is sent after Stop
-	})
-	s.done.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = true
 	s.cancel()
 	return s.first
 }
