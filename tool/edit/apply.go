@@ -31,9 +31,18 @@ type NotFoundError struct {
 	Edit int    // from 0
 	Near int    // a line where it is but for white space, from 1; 0 for none
 	Text string // that line
+
+	// Of a text of several lines: how many of its first lines are there, from line Near on, before line Text of the file
+	// differs from line Want of the old text; 0 for none.
+	Same int
+	Want string
 }
 
 func (e *NotFoundError) Error() string {
+	if e.Same > 0 {
+		return fmt.Sprintf("edit %d: the old text is not there: from line %d on the file has its first %s, but then %q in place of %q: read the file and copy the text exactly",
+			e.Edit+1, e.Near, lines(e.Same), e.Text, e.Want)
+	}
 	if e.Near > 0 {
 		return fmt.Sprintf("edit %d: the old text is not there; but for white space it is at line %d, which begins %q: copy it exactly", e.Edit+1, e.Near, e.Text)
 	}
@@ -248,17 +257,56 @@ func (h *haystack) near(i int, e Edit) error {
 	all := squeeze(h.text)
 	at := bytes.Index(all, want)
 	if at < 0 {
+		h.nearest(missing, e.Old)
 		return missing
 	}
 	line, seen := 0, 0
 	for text := range bytes.Lines(h.text) {
 		line++
 		if seen += len(squeeze(text)); seen > at {
-			missing.Near, missing.Text = line, fmt.Sprintf("%.80s", bytes.ToValidUTF8(bytes.TrimRight(text, "\r\n"), []byte("\uFFFD")))
+			missing.Near, missing.Text = line, excerpt(text)
 			return missing
 		}
 	}
 	return missing
+}
+
+// maxNearest bounds how many lines of a file are compared with those of an old text.
+const maxNearest = 1_000_000
+
+// nearest notes where most of the first lines of the old text are, regardless of white space at their ends.
+func (h *haystack) nearest(missing *NotFoundError, old string) {
+	want := bytes.Split(bytes.Trim([]byte(old), "\r\n"), newline)
+	first := bytes.TrimSpace(want[0])
+	if len(want) < 2 || len(first) < 2 || bytes.Count(h.text, newline) > maxNearest {
+		return
+	}
+	has := bytes.Split(h.text, newline)
+	for i := range has {
+		same := 0
+		for same < len(want) && i+same < len(has) && bytes.Equal(bytes.TrimSpace(has[i+same]), bytes.TrimSpace(want[same])) {
+			same++
+		}
+		if same <= missing.Same || same == len(want) {
+			continue
+		}
+		missing.Same, missing.Near, missing.Want, missing.Text = same, i+1, excerpt(want[same]), ""
+		if i+same < len(has) {
+			missing.Text = excerpt(has[i+same])
+		}
+	}
+}
+
+// excerpt is the beginning of a line.
+func excerpt(line []byte) string {
+	return fmt.Sprintf("%.80s", bytes.ToValidUTF8(bytes.TrimRight(line, "\r\n"), []byte("\uFFFD")))
+}
+
+func lines(n int) string {
+	if n == 1 {
+		return "line"
+	}
+	return fmt.Sprintf("%d lines", n)
 }
 
 // squeeze takes all white space out.

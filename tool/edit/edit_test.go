@@ -55,6 +55,8 @@ func TestEditsThatAreNotClearAreRefused(t *testing.T) {
 		{"none", "a", nil, "there is no edit"},
 		{"not there", "a\nb\n", []Edit{{Old: "a", New: "x"}, {Old: "q", New: "x"}}, "edit 2: the old text is not there: read"},
 		{"there but for white space", "if x {\n\treturn\n}\n", []Edit{{Old: "if x {\n    return\n}", New: "x"}}, `at line 1, which begins "if x {"`},
+		{"there but for its third line", "x\nif x {\n\tgo()\n\treturn 1\n}\nif x {\n", []Edit{{Old: "if x {\n\tgo()\n\treturn 2\n}", New: "x"}}, `from line 2 on the file has its first 2 lines, but then "\treturn 1" in place of "\treturn 2": read`},
+		{"there but for more than the file has", "a\nif x {", []Edit{{Old: "if x {\n}\n", New: "x"}}, `from line 2 on the file has its first line, but then "" in place of "}": read`},
 		{"twice", "a\nb\na\n", []Edit{{Old: "a", New: "x"}}, "there 2 times, at lines 1, 3:"},
 		{"over itself", "aaa", []Edit{{Old: "aa", New: "x"}}, "there 2 times"},
 		{"very often", strings.Repeat("a\n", 50), []Edit{{Old: "a", New: "x"}}, "50 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...:"},

@@ -170,7 +170,14 @@ func (l *Listing) path(ctx context.Context, w *workspace.Workspace, o Options, t
 	defer p.Close()
 	info, err := p.Stat()
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s not found: name a file or directory, or a URL such as artifact://0", target)
+		hint := ""
+		switch {
+		case strings.HasPrefix(target, "~"):
+			hint = "; ~ stands for no directory here: write it out"
+		case strings.ContainsAny(target, "*?[{"):
+			hint = "; a pattern of names is a glob, and no path"
+		}
+		return fmt.Errorf("%s not found: name a file or directory, or a URL such as artifact://0%s", target, hint)
 	}
 	if err != nil {
 		return err

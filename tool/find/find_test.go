@@ -43,6 +43,19 @@ func (kept) Sources(_ context.Context, url string) ([]Source, error) {
 	}}}, nil
 }
 
+func TestAPathThatIsNotThereIsToldWithWhatMayBeMeant(t *testing.T) {
+	w := files(t, "a.go")
+	for target, want := range map[string]string{
+		"*.go":   "a pattern of names is a glob, and no path",
+		"~/a.go": "~ stands for no directory here",
+		"b.go":   "b.go not found: name a file or directory, or a URL such as artifact://0",
+	} {
+		if _, err := List(t.Context(), w, nil, Options{}, target); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", target, err, want)
+		}
+	}
+}
+
 func TestAFileIsListedThatMatchesOneOfTheGlobs(t *testing.T) {
 	w := files(t, "a.go", "dir/b.go", "dir/c.txt", "d.md")
 	l, err := List(t.Context(), w, nil, Options{Globs: []string{"*.md", "dir/*.txt", "*.txt"}})

@@ -76,7 +76,7 @@ func openFile(ctx context.Context, w *workspace.Workspace, name string) (*intern
 		if target, lerr := os.Readlink(name); w == nil && lerr == nil {
 			return nil, fmt.Errorf("%s is a symbolic link to %s, which is not there: name a file", name, target)
 		}
-		return nil, fmt.Errorf("%s not found: name a file, or a URL such as artifact://0", name)
+		return nil, fmt.Errorf("%s not found: name a file, or a URL such as artifact://0%s", name, meant(ctx, w, name))
 	case errors.As(err, &irregular) && irregular.Kind == "a directory":
 		return openDirectory(ctx, w, name)
 	case errors.As(err, &irregular):

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/agentrun/agentrun/tool/workspace"
 )
 
 func TestFilesOfOddNamesAreReadAndListed(t *testing.T) {
@@ -31,6 +33,45 @@ func TestFilesOfOddNamesAreReadAndListed(t *testing.T) {
 			t.Errorf("%q is not in %q", want, p.Text)
 		}
 	}
+}
+
+func TestAFileThatIsNotThereIsToldWithThoseThatMayBeMeant(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("dir", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"main.go", "Makefile", "dir/config.yaml", "x"} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const plain = " not found: name a file, or a URL such as artifact://0"
+	for name, want := range map[string]string{
+		"mian.go":          plain + "; there is main.go",
+		"main.rs":          plain + "; there is main.go",
+		"makefile":         plain + "; there is Makefile",
+		"dir/config.yml":   plain + "; there is dir/config.yaml",
+		"./dir/confg.yaml": plain + "; there is ./dir/config.yaml",
+		"dir/other.txt":    plain,
+		"nowhere/main.go":  plain,
+		"y":                plain,
+		"~/main.go":        plain + "; ~ stands for no directory here: write it out",
+	} {
+		for _, w := range []*workspace.Workspace{nil, workspaceHere(t)} {
+			if _, err := Read(t.Context(), nil, name, Options{Files: w}); err == nil || err.Error() != name+want {
+				t.Errorf("%q: %v, want %q", name, err, want)
+			}
+		}
+	}
+}
+
+func workspaceHere(t *testing.T) *workspace.Workspace {
+	w, err := workspace.Open(workspace.Options{Dir: "."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
 }
 
 func TestLinksThatLeadNowhereAreToldAsSuch(t *testing.T) {

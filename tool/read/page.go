@@ -77,7 +77,7 @@ func (p *Page) first(ctx context.Context, s *selection) error {
 	if _, err := io.ReadFull(contextReader{ctx, io.NewSectionReader(s.res, 0, s.size)}, p.Data); err != nil {
 		return fmt.Errorf("reading %s: %w", s.res.URL, err)
 	}
-	p.note("Showing the first %s of %s of binary content. Use %s:raw for every byte", size(MaxBytes), size(s.size), p.URL)
+	p.note("Binary content of %s, of which data holds the first %s. Use %s:raw for every byte", size(s.size), size(MaxBytes), p.URL)
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (p *Page) bytes(ctx context.Context, s *selection, ranges []internalurl.Ran
 		}
 		p.note("Showing the first %s of %s. Use %s%s to continue", size(int64(len(data))), size(all), p.URL, rest)
 	case cut:
-		p.note("Showing the first %s of %s of binary content. Use %s:raw for every byte", size(int64(len(data))), size(all), p.URL)
+		p.note("Binary content of %s, of which data holds the first %s. Use %s:raw for every byte", size(all), size(int64(len(data))), p.URL)
 	case !s.sel.Raw:
 		p.note("Binary content of %s. Use %s:raw for its bytes", size(all), p.URL)
 	}
