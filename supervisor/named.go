@@ -18,6 +18,7 @@ import (
 type named struct {
 	*shell.Shell
 	kernel *python.Kernel // nil for a shell
+	path   string         // of its program, as it was asked for; "" is what was found
 	note   string         // for those who run something in it; "" for none
 	users  int
 	idle   *time.Timer
@@ -63,6 +64,9 @@ func (s *server) hold(q *request) (n *named, release func(), err error) {
 		n.idle = time.AfterFunc(s.opts.ShellIdle, func() { s.retire(key) })
 		s.shells[key] = n
 	}
+	if err := n.runs(q); err != nil {
+		return nil, nil, err
+	}
 	n.users++
 	n.idle.Stop()
 	return n, func() {
@@ -94,13 +98,35 @@ func (q *request) key() string {
 
 // make makes the shell or the kernel.
 func (q *request) make() (n *named, err error) {
-	n = &named{}
+	n = &named{path: string(q.Path)}
 	if q.Kernel != "" {
 		n.kernel, err = python.New(python.Options{Path: string(q.Path), Dir: string(q.Cwd), Environ: q.Environ, Sandbox: q.Sandbox})
 	} else {
 		n.Shell, err = shell.New(shell.Options{Path: string(q.Path), Dir: string(q.Cwd), Environ: q.Environ, Sandbox: q.Sandbox})
 	}
 	return n, err
+}
+
+// runs refuses a request for another program than the one that there is, which would run a script of another language.
+func (n *named) runs(q *request) error {
+	if q.Path == "" || string(q.Path) == n.path {
+		return nil
+	}
+	kind, name := q.named()
+	is := n.path
+	if n.kernel == nil {
+		want, err := bash.FindShell(string(q.Path), string(q.Cwd))
+		if err != nil {
+			return err
+		}
+		if is = n.Shell.Path(); is == want {
+			return nil
+		}
+	}
+	if is == "" {
+		is = "what was found when it began"
+	}
+	return fmt.Errorf("the %s %s runs %s, not %s: leave the program out, or give another name", kind, name, is, string(q.Path))
 }
 
 // Directory is where it is.

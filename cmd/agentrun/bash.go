@@ -54,6 +54,12 @@ A job ends after 24 h unless --timeout says otherwise (0 never).
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case cmd.Flags().Changed("shell") && run.shell == "":
+				return usagef("--shell is empty: give the name of a shell, or leave it out")
+			case cmd.Flags().Changed("background-after") && run.after == 0:
+				return usagef("--background-after 0: give a time above 0; --background begins as a job")
+			}
 			if run.after > 0 && run.background {
 				return usagef("--background and --background-after exclude each other: give one")
 			}

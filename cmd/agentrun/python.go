@@ -52,6 +52,9 @@ references) and result (the text of the last expression, or null).`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("kernel") && run.cell.kernel == "" {
+				return usagef("--kernel is empty: give the name of a kernel, or leave it out")
+			}
 			code := args[0]
 			if code == "-" {
 				b, err := env.readInput("-", python.MaxCode)

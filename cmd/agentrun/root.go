@@ -78,6 +78,12 @@ recorded in the log of a session.`,
 		err = plainFlagError(err)
 		if name := cmd.Name(); name == "bash" || name == "ssh" || name == "python" {
 			what := map[string]string{"bash": "a script", "ssh": "a script", "python": "code"}[name]
+			if strings.HasSuffix(err.Error(), " in -c") {
+				return usagef("agentrun %s takes %s without -c: see %s --help", name, what, cmd.CommandPath())
+			}
+			if !strings.HasPrefix(err.Error(), "unknown ") {
+				return usagef("%w: see %s --help", err, cmd.CommandPath())
+			}
 			return usagef("%w: see %s --help; %s that begins with - goes behind --", err, cmd.CommandPath(), what)
 		}
 		return usagef("%w: see %s --help", err, cmd.CommandPath())

@@ -133,6 +133,9 @@ func New(o Options) (*Shell, error) {
 	return s, nil
 }
 
+// Path is that of its program.
+func (s *Shell) Path() string { return s.path }
+
 // RunScript implements [bash.Runner]. How the script ended is in the Exit; the error is about the shell.
 func (s *Shell) RunScript(ctx context.Context, c *bash.Script) (bash.Exit, error) {
 	if strings.IndexByte(c.Text, 0) >= 0 {
