@@ -35,6 +35,9 @@ type Box struct {
 	settled time.Time      // then, or when the box was made
 	filled  map[file]int64 // files that were told to have as much as they may, with the time of their last change
 	disk    *diskWatch
+	most    int64         // without control groups, bytes of data that one process had since Settle was called last
+	cpu     time.Duration // the same, of processor time of all; used is what it was then
+	used    time.Duration
 	stop    chan struct{}
 	watch   sync.WaitGroup
 }
@@ -73,7 +76,7 @@ func New(p Policy) (_ *Box, err error) {
 	if p.Limits.Disk > 0 {
 		b.disk = newDiskWatch(append(slices.Clone(p.Roots), b.tmp), p.Limits.Disk)
 	}
-	if p.Limits.CPU > 0 && b.group != nil || p.Limits.Disk > 0 {
+	if p.Limits.CPU > 0 && b.group != nil || p.Limits.Disk > 0 || b.compared() {
 		b.watch.Go(b.observe)
 	}
 	return b, nil
@@ -98,6 +101,9 @@ func (b *Box) limit() error {
 		return fmt.Errorf("%w: limits of memory, processes and processor time need control groups: %s", ErrImpossible, place.Why)
 	}
 	b.spec.Data, b.spec.Seconds = l.Memory, int64((l.CPU+time.Second-1)/time.Second)
+	if b.spec.Seconds > 0 {
+		b.spec.Seconds++ // who looks comes first, and says what it was
+	}
 	if l.Processes > 0 {
 		b.spec.Processes = l.Processes
 		if b.spec.Via != viaNamespaces { // a user namespace counts its own alone
@@ -105,6 +111,12 @@ func (b *Box) limit() error {
 		}
 	}
 	return nil
+}
+
+// compared reports whether limits are held without a control group.
+func (b *Box) compared() bool {
+	l := b.policy.Limits
+	return b.group == nil && (l.Memory > 0 || l.Processes > 0 || l.CPU > 0)
 }
 
 // Policy is that of the box, with resolved paths.

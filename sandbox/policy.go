@@ -92,12 +92,14 @@ type Policy struct {
 // Limits bound what a command and everything that it starts may take. 0 is no limit.
 //
 // Memory and Processes are held by control groups, version 2 where memory and pids are delegated to this user, else
-// version 1. An ordinary user without either gets rlimits of setrlimit(2): Memory is then that of each process (RLIMIT_DATA), CPU too, and
+// version 1. An ordinary user without either gets rlimits of setrlimit(2), of each process (RLIMIT_DATA, RLIMIT_CPU), and twenty times a
+// second what all of them have is looked at: everything is killed that has more memory of its own, or processor time, than the limit.
 // Processes counts all of the user that are added. Root is refused then: no rlimit stops a fork bomb of root.
 //
-// Which limits were reached is told by [Box.Settle], as far as the system tells: with rlimits nobody is told of memory and
-// processes that a command did not get, and of processor time only when the command itself was ended, not one that it started. A File limit
-// is known of the command itself, and by a file below the roots or the private temporary directories that has as much.
+// Which limits were reached is told by [Box.Settle], as far as the system tells. Without control groups that is what was seen: memory
+// of all, or of a command that failed when one process had seven eighths of it; a process that was refused a large piece at once is not
+// told of, and processes only when as many were seen alive. A File limit is known of the command itself, and by a file below the roots or
+// the private temporary directories that has as much.
 type Limits struct {
 	Memory    int64         `json:"memory,omitempty"`    // bytes; who takes more is killed by the kernel
 	Processes int64         `json:"processes,omitempty"` // and threads at one time; more are not started

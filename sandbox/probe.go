@@ -200,7 +200,7 @@ func NewProbe() Probe {
 	}
 	for _, l := range []struct {
 		name, dir, otherwise string
-	}{{LimitMemory, place.Memory, "RLIMIT_DATA, of each process"}, {LimitProcesses, place.PIDs, "RLIMIT_NPROC, of the user"}, {LimitCPU, place.CPU, "RLIMIT_CPU, of each process"}} {
+	}{{LimitMemory, place.Memory, "RLIMIT_DATA, and a look at all"}, {LimitProcesses, place.PIDs, "RLIMIT_NPROC, of the user"}, {LimitCPU, place.CPU, "RLIMIT_CPU, and a look at all"}} {
 		err, what := missing(l.dir), "control group"
 		if err != nil && p.UID != 0 {
 			err, what = nil, l.otherwise

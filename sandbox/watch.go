@@ -55,6 +55,11 @@ func (b *Box) observe() {
 		case disk != nil && disk.full(b.members):
 			b.end(LimitDisk)
 		}
+		if b.compared() {
+			if limit := b.compare(); limit != "" {
+				b.end(limit)
+			}
+		}
 	}
 }
 
@@ -163,6 +168,15 @@ func (b *Box) Settle(status syscall.WaitStatus) []Reached {
 		}
 		b.counts = now
 	}
+	if b.group == nil && b.reached[LimitMemory] {
+		add(LimitMemory, "Limit reached: memory, %s; everything was killed", quantity.Size(l.Memory))
+	} else if b.spec.Data > 0 && b.most >= l.Memory-l.Memory/8 && (!status.Exited() || status.ExitStatus() != 0) {
+		add(LimitMemory, "Limit reached: memory, %s; one process had %s of it and was given no more than the rest", quantity.Size(l.Memory), quantity.Bytes(b.most))
+	}
+	if b.group == nil && b.reached[LimitProcesses] {
+		add(LimitProcesses, "Limit reached: processes, %d at one time; no more were started then", l.Processes)
+	}
+	b.most, b.used = 0, b.cpu
 	if b.reached[LimitCPU] || b.spec.Seconds > 0 && died(status, syscall.SIGXCPU) {
 		add(LimitCPU, "Limit reached: processor time, %s; everything was killed", quantity.Time(l.CPU))
 	}

@@ -23,8 +23,8 @@ own, with workspace also what is below the working directory and --root; with
 memory, processes, processor time, the size of a file and what is written to
 disk, of the command and all that it starts: some of memory=1GiB,processes=100,
 cpu=60s,file=1GiB,disk=2GiB. One that is reached is told; without control groups
-(not root) memory and processes are not, nor processor time of what the command
-starts, and file= only of the command and of files in the workspace.
+(not root) memory that is refused at once and processes are not always, and
+file= only of the command and of files in the workspace.
 What this machine can not do is refused (agentrun doctor --sandbox); the
 settings of config.json hold where a flag is not given. All that may be read
 without a sandbox may be read in it.`
