@@ -46,7 +46,8 @@ and the blobs they cite, and says what is wrong: where, since when where that is
 known, what is lost and what is not, and what repair does. With --all it is
 every session, artifact and blob of the home, and sessions that were opened
 elsewhere; of every known home unless --home or AGENTRUN_HOME names one. Both
-look at the checkpoints of the home (agentrun state checkpoints), too. With FILE
+look at the checkpoints of the home (agentrun state checkpoints), too, and --all
+reads all that they need; else that is only looked for. With FILE
 it reads that log, also one of pi, oh-my-pi, Claude Code or Codex; the last two
 are only read, never changed.
 
@@ -142,7 +143,7 @@ func (c *doctorCommand) run(ctx context.Context, file string) (err error) {
 	var failed error
 	progress := c.progress("reading")
 	defer progress.end()
-	report := doctor.Options{Repair: c.repair, From: c.from, Passphrase: passphrase, Progress: progress.bytes, Checkpoints: brokenCheckpoints, Report: func(f doctor.Finding) {
+	report := doctor.Options{Repair: c.repair, From: c.from, Passphrase: passphrase, Progress: progress.bytes, Checkpoints: brokenCheckpoints(c.all), Report: func(f doctor.Finding) {
 		progress.end()
 		if failed == nil {
 			failed = c.finding(f)
