@@ -119,7 +119,7 @@ func (e *environment) settle(ctx context.Context, store blobstore.Store, stack *
 	defer cancel()
 	err := store.Flush(waiting)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		e.say("the remote does not answer: %s for it here, and the next command on this store sends what it can; agentrun blobs sync waits for it", count(int64(stack.Writethrough.Queued()), "blob waits", "blobs wait"))
+		e.say("not all has arrived at the remote: %s for it here, and the next command on this store goes on; agentrun blobs sync waits for it", count(int64(stack.Writethrough.Queued()), "blob waits", "blobs wait"))
 		return false, nil
 	}
 	return err == nil, err
