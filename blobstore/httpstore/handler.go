@@ -84,7 +84,7 @@ func NewHandler(store blobstore.Store, o HandlerOptions) *Handler {
 	if o.Memory <= 0 {
 		o.Memory = DefaultMemory
 	}
-	o.Memory = max(o.Memory, o.MaxBodyBytes)
+	o.Memory = max(o.Memory, o.MaxBodyBytes+1)
 	client := Options{MaxStreamBytes: o.MaxStreamBytes, Grace: o.Grace, MinRate: o.MinRate}
 	client.fill()
 	o.MaxStreamBytes, o.Grace, o.MinRate = client.MaxStreamBytes, client.Grace, client.MinRate
@@ -227,10 +227,14 @@ func (h *Handler) report(err error) {
 	}
 }
 
+func (h *Handler) bodyTooLarge() error {
+	return fmt.Errorf("%w: the limit is %d bytes", blobstore.ErrTooLarge, h.opts.MaxBodyBytes)
+}
+
 // reserve takes memory for a body of n bytes; free gives it back.
 func (h *Handler) reserve(ctx context.Context, n int64) (free func(), err error) {
-	if n > h.opts.MaxBodyBytes {
-		return nil, fmt.Errorf("%w: the limit is %d bytes", blobstore.ErrTooLarge, h.opts.MaxBodyBytes)
+	if n > h.opts.MaxBodyBytes+1 {
+		return nil, h.bodyTooLarge()
 	}
 	n = max(n, 0)
 	ctx, cancel := context.WithTimeoutCause(ctx, h.opts.Grace, errBusy)

@@ -14,9 +14,9 @@ import (
 // within is an observer all of whose operations are part of one span.
 type within struct{ span blobstore.SpanContext }
 
-func (within) Began(ctx context.Context, _ blobstore.Op) context.Context { return ctx }
-func (within) Ended(context.Context, blobstore.Op, time.Duration, error) {}
-func (within) Counted(context.Context, string, string, string)           {}
+func (within) Began(ctx context.Context, _ blobstore.Op) context.Context   { return ctx }
+func (within) Ended(context.Context, blobstore.Op, time.Duration, error)   {}
+func (within) Counted(context.Context, string, string, string)             {}
 func (w within) SpanContext(context.Context) (blobstore.SpanContext, bool) { return w.span, true }
 
 func (within) WithRemoteSpan(c context.Context, _ blobstore.SpanContext) context.Context { return c }
