@@ -89,10 +89,19 @@ func (f *File) at(ctx context.Context) error {
 		}
 	}
 	if at, err := f.dir.fs.Identify(f.dir.join(name)); err != nil || !at.SameFile(here) {
-		return fmt.Errorf("%s is not there any more: somebody moved or removed it", f.dir.join(name))
+		return goneError(f.dir.join(name))
 	}
 	return nil
 }
+
+// goneError is the path of a file that its directory does not have any more. It is fs.ErrNotExist.
+type goneError string
+
+func (e goneError) Error() string {
+	return string(e) + " is not there any more: somebody moved or removed it"
+}
+
+func (e goneError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Hold takes the lock of the artifact directory at path, so that no number or id is
 // taken there until release is called. The directory must exist.

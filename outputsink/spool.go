@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"syscall"
 
 	"github.com/agentrun/agentrun/internal/lineindex"
@@ -193,6 +194,9 @@ func (s *spool) finish() (ArtifactState, error) {
 	}
 	if err != nil {
 		state.Kind, state.Reason = ArtifactUnconfirmed, oneLine(err)
+		if errors.Is(err, fs.ErrNotExist) { // somebody removed it: nobody is told of a file that is not there
+			state = ArtifactState{Kind: ArtifactMissing, Reason: oneLine(err), opened: true}
+		}
 		return state, fmt.Errorf("finishing the artifact %s: %w", s.file.URL(), err)
 	}
 	return state, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"io"
 	"os"
 	"slices"
@@ -149,6 +150,7 @@ func TestFilesThatLieHarmNobody(t *testing.T) {
 		{"writes less and says nothing", &memFile{short: true}, ArtifactCut},
 		{"says it wrote more", &memFile{boast: true}, ArtifactMissing},
 		{"does not finish", &memFile{finishErr: broken}, ArtifactUnconfirmed},
+		{"was removed", &memFile{finishErr: fmt.Errorf("finishing it: %w", fs.ErrNotExist)}, ArtifactMissing},
 		{"does not close", &memFile{closeErr: broken}, ArtifactUnconfirmed},
 	} {
 		for _, limit := range []int64{0, 100_000} {
@@ -165,6 +167,9 @@ func TestFilesThatLieHarmNobody(t *testing.T) {
 				sum, err := s.Close()
 				if err == nil || sum.ArtifactState.Kind != c.kind || sum.Text != model(in, o).text {
 					t.Errorf("%q, %v", sum.ArtifactState, err)
+				}
+				if c.kind == ArtifactMissing && strings.Contains(sum.View+sum.Artifact, "artifact://") {
+					t.Errorf("one that is not there is named: %s", sum.Notice)
 				}
 				if c.kind == ArtifactCut && !bytes.Equal(f.data, in[:sum.ArtifactState.Head]) {
 					t.Errorf("%q, but the file has %d bytes", sum.ArtifactState, len(f.data))

@@ -52,7 +52,8 @@ const (
 	ArtifactCut
 	// ArtifactUnconfirmed: every byte was written, but finishing the file failed, so that it may not last.
 	ArtifactUnconfirmed
-	// ArtifactMissing: there is no file, because it could not be opened or not even its first byte be written.
+	// ArtifactMissing: there is no file, because it could not be opened or not even its first byte be written, or
+	// because somebody removed it meanwhile: finishing it is fs.ErrNotExist then.
 	ArtifactMissing
 )
 

@@ -343,6 +343,18 @@ func TestTheEndOfARunStaysOnItsBranchOfASession(t *testing.T) {
 	}
 }
 
+func TestAnArtifactThatWasRemovedMeanwhileIsNotNamed(t *testing.T) {
+	s, kept, err := newSession(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	res, err := Run(t.Context(), Options{Script: "seq 1 50000; rm -r '" + s.ArtifactsDir() + "'; seq 1 50000", Log: s, Artifacts: kept})
+	if err == nil || res.Code != 0 || res.Summary.TotalLines != 100_000 || strings.Contains(res.Output, "artifact://") || !strings.Contains(res.Output, "could not be kept") {
+		t.Errorf("%v, %+v, and the notice %s", err, res.Exit, res.Summary.Notice)
+	}
+}
+
 func TestARunWhoseProcessWasKilledFindsItsOutput(t *testing.T) {
 	home := t.TempDir()
 	cmd := exec.Command(os.Args[0])

@@ -1,8 +1,10 @@
 package ssh
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -99,14 +101,24 @@ func (c *Client) configured() string {
 	return "~/.ssh/config"
 }
 
-// last is the last line of what ssh said.
+// behindJump is what a client says whose way through another host (ProxyJump, ProxyCommand) has ended: why, that way has said before.
+var behindJump = []string{"kex_exchange_identification: ", "Connection closed by UNKNOWN port "}
+
+// last is the last line of what ssh said that says why.
 func last(log string) string {
-	text := ""
+	text, jumped := "", ""
 	for l := range strings.Lines(log) {
-		if l = clean(l); l != "" {
+		l = clean(l)
+		follows := func(words string) bool { return strings.HasPrefix(l, words) }
+		switch {
+		case l == "":
+		case slices.ContainsFunc(behindJump, follows):
+			jumped = l
+		default:
 			text = l
 		}
 	}
+	text = cmp.Or(text, jumped)
 	if text == "" {
 		return "ssh did not say why"
 	}

@@ -125,3 +125,18 @@ func FuzzParseHost(f *testing.F) {
 		}
 	})
 }
+
+// What it said: OpenSSH_9.2p1.
+func TestWhatASshSaidLastOfTheReasonIsTold(t *testing.T) {
+	const ended = "kex_exchange_identification: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535\r\n"
+	for _, tt := range []struct{ name, log, want string }{
+		{"nothing", "\n", "ssh did not say why"},
+		{"of one host", "ssh: connect to host build port 22: Connection refused\r\n", "ssh: connect to host build port 22: Connection refused"},
+		{"of the host to jump from", "ssh: Could not resolve hostname jump: Name or service not known\r\n" + ended, "ssh: Could not resolve hostname jump: Name or service not known"},
+		{"of a way that says nothing", ended, "Connection closed by UNKNOWN port 65535"},
+	} {
+		if got := last(tt.log); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
