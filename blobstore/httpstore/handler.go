@@ -45,7 +45,8 @@ type HandlerOptions struct {
 	// MaxBodyBytes is the largest blob that is taken or handed out through memory,
 	// MaxStreamBytes the largest that is taken as a stream, which needs a store
 	// that is a blobstore.Putter. Memory bounds the bodies in memory of all
-	// requests together: those that find none wait. 0 is the default.
+	// requests together, but for the first 64 KiB of each: those that find none
+	// wait. 0 is the default.
 	MaxBodyBytes, MaxStreamBytes, Memory int64
 
 	// Grace is how long a client may do nothing, MinRate how many bytes a second
@@ -84,7 +85,7 @@ func NewHandler(store blobstore.Store, o HandlerOptions) *Handler {
 	if o.Memory <= 0 {
 		o.Memory = DefaultMemory
 	}
-	o.Memory = max(o.Memory, o.MaxBodyBytes+1)
+	o.Memory = max(o.Memory, o.MaxBodyBytes)
 	client := Options{MaxStreamBytes: o.MaxStreamBytes, Grace: o.Grace, MinRate: o.MinRate}
 	client.fill()
 	o.MaxStreamBytes, o.Grace, o.MinRate = client.MaxStreamBytes, client.Grace, client.MinRate
@@ -233,7 +234,7 @@ func (h *Handler) bodyTooLarge() error {
 
 // reserve takes memory for a body of n bytes; free gives it back.
 func (h *Handler) reserve(ctx context.Context, n int64) (free func(), err error) {
-	if n > h.opts.MaxBodyBytes+1 {
+	if n > h.opts.MaxBodyBytes {
 		return nil, h.bodyTooLarge()
 	}
 	n = max(n, 0)

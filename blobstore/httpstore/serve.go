@@ -193,59 +193,42 @@ func onlyIfAbsent(r *http.Request) (bool, error) {
 	return false, errHeader
 }
 
-// body reads a body into memory, which free gives back. It takes memory as bytes arrive,
-// so that one who claims much and sends little takes little from others.
+// aheadOfMemory is how much of a body is read before memory is taken for all of it, so that
+// one who claims much and sends nothing takes none from others.
+const aheadOfMemory = 64 << 10
+
+// body reads a body into memory, which free gives back.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request) (_ []byte, free func(), err error) {
-	var held []func()
-	release := func() {
-		for _, f := range held {
-			f()
-		}
-	}
-	defer func() {
-		if err != nil {
-			release()
-		}
-	}()
 	if r.ContentLength > h.opts.MaxBodyBytes {
 		return nil, nil, h.bodyTooLarge()
 	}
 	body := http.MaxBytesReader(w, r.Body, h.opts.MaxBodyBytes)
-	var buf []byte
-	for {
-		if len(buf) == cap(buf) {
-			grown := nextSize(int64(len(buf)), r.ContentLength, h.opts.MaxBodyBytes)
-			more, err := h.reserve(r.Context(), grown-int64(cap(buf)))
-			if err != nil {
-				return nil, nil, err
-			}
-			held = append(held, more)
-			buf = append(make([]byte, 0, grown), buf...)
+	var buf bytes.Buffer
+	buf.Grow(bytes.MinRead) // an empty body is not nil
+	n, err := io.CopyN(&buf, body, aheadOfMemory)
+	if err != nil && err != io.EOF {
+		return nil, nil, tooLarge(err)
+	}
+	free = func() {}
+	if err == nil {
+		// All at once: of many who hold a part and wait for more, none would end.
+		reserved := r.ContentLength
+		if reserved < 0 {
+			reserved = h.opts.MaxBodyBytes
 		}
-		n, err := body.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if err == io.EOF {
-			break
+		if free, err = h.reserve(r.Context(), reserved-n); err != nil {
+			return nil, nil, err
 		}
-		if err != nil {
+		if _, err := buf.ReadFrom(body); err != nil {
+			free()
 			return nil, nil, tooLarge(err)
 		}
 	}
-	if !agrees(r.Header.Get(digestHeader), sha256.Sum256(buf)) {
+	if !agrees(r.Header.Get(digestHeader), sha256.Sum256(buf.Bytes())) {
+		free()
 		return nil, nil, errDigest
 	}
-	return buf, release, nil
-}
-
-// nextSize is how large the buffer of a body becomes that is full, or has no size yet. A
-// byte behind the end is where the end shows.
-func nextSize(full, claimed, limit int64) int64 {
-	const first = 64 << 10
-	most := limit
-	if claimed >= 0 {
-		most = claimed
-	}
-	return min(max(2*full, first), most) + 1
+	return buf.Bytes(), free, nil
 }
 
 // tooLarge makes the error of a body over its limit one of a store.
