@@ -106,7 +106,7 @@ func (s *server) cell(c *conn, q *request) error {
 	host := &remoteHost{c: c, waiting: map[int]chan asked{}}
 	return s.attend(c, q, host.reply, func(ctx context.Context, script *bash.Script) (bash.Exit, error) {
 		exit, outcome, err := n.kernel.RunCell(ctx, &python.Cell{Script: *script, Host: host.ask})
-		exit.Fresh = q.fresh
+		exit.Fresh = s.tells(n)
 		if n.note != "" {
 			exit.Notes = append(exit.Notes, n.note)
 		}

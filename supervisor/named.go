@@ -20,6 +20,7 @@ type named struct {
 	kernel *python.Kernel // nil for a shell
 	path   string         // of its program, as it was asked for; "" is what was found
 	note   string         // for those who run something in it; "" for none
+	fresh  bool           // nobody was told yet that it is not the one that earlier scripts of its name ran in
 	users  int
 	idle   *time.Timer
 }
@@ -60,7 +61,7 @@ func (s *server) hold(q *request) (n *named, release func(), err error) {
 		if twins > 0 {
 			n.note = fmt.Sprintf("There is a %s %s with another sandbox; this one is of its own, and goes on beside it", kind, name)
 		}
-		q.fresh = twins == 0
+		n.fresh = twins == 0
 		n.idle = time.AfterFunc(s.opts.ShellIdle, func() { s.retire(key) })
 		s.shells[key] = n
 	}
@@ -181,9 +182,19 @@ func (s *server) run(c *conn, q *request) error {
 	defer release()
 	return s.attend(c, q, nil, func(ctx context.Context, script *bash.Script) (bash.Exit, error) {
 		exit, err := n.RunScript(ctx, script)
-		exit.Fresh = q.fresh
+		exit.Fresh = s.tells(n)
 		return exit, err
 	})
+}
+
+// tells reports whether a script's end is to tell that n is a new one. Once is enough; what ran in a copy of it, or as a
+// job, told nobody.
+func (s *server) tells(n *named) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := n.fresh
+	n.fresh = false
+	return fresh
 }
 
 // attend runs what a client waits for, listens to it meanwhile, and tells it the end. Frames of other kinds go to more, which may be nil.

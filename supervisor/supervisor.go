@@ -90,8 +90,6 @@ type request struct {
 	Version int    `json:"version"`
 	Op      string `json:"op"` // run, cell, where, foreground, start, wait, send, screen, resize, kill, stop
 
-	fresh bool // the named shell, or the kernel, was made for it
-
 	Shell    exact         `json:"shell,omitempty"`
 	Kernel   exact         `json:"kernel,omitempty"`
 	Path     exact         `json:"path,omitempty"` // of the shell's program
