@@ -76,6 +76,9 @@ recorded in the log of a session.`,
 			return errNoDash // the flag is likely one of the command
 		}
 		err = plainFlagError(err)
+		if cmd == root && strings.HasPrefix(err.Error(), "unknown ") {
+			return usagef("%w: see agentrun --help; a flag of one command goes behind its name", err)
+		}
 		if name := cmd.Name(); name == "bash" || name == "ssh" || name == "python" {
 			what := map[string]string{"bash": "a script", "ssh": "a script", "python": "code"}[name]
 			if strings.HasSuffix(err.Error(), " in -c") {

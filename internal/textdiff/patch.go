@@ -409,5 +409,8 @@ func (a *applier) mismatch(h hunk, old []patchLine, want int) error {
 	if at+best < a.lines() {
 		got = fmt.Sprintf("%.80q", a.line(at+best))
 	}
+	if best == 1 {
+		return fmt.Errorf("does not fit: nearest to it is line %d, but behind it comes %s in place of %.80q", at+1, got, old[best].text)
+	}
 	return fmt.Errorf("does not fit: nearest to it are the %d lines from line %d on, but behind them comes %s in place of %.80q", best, at+1, got, old[best].text)
 }

@@ -196,7 +196,7 @@ func TestAPatchThatDoesNotFitIsRefused(t *testing.T) {
 		{"@@ -1 +1 @@\n-one\n?\n", "begins with none of"},
 		{"--- a\n+++ b\n@@ -1 +1 @@\n-one\n+1\n--- c\n+++ d\n@@ -1 +1 @@\n-x\n+y\n", "another file"},
 		{"@@ -1 +1 @@\n-nine\n+9\n", "hunk 1 of the patch does not fit anywhere"},
-		{"@@ -1,2 +1,2 @@\n-one\n-nine\n+9\n", `nearest to it are the 1 lines from line 1 on, but behind them comes "two" in place of "nine"`},
+		{"@@ -1,2 +1,2 @@\n-one\n-nine\n+9\n", `nearest to it is line 1, but behind it comes "two" in place of "nine"`},
 		{"@@\n-two\n+2\n", "fits at line 2 and at line 6"},
 		{"@@\n+2\n", "no line to find its place by"},
 		{"@@ -1 +1 @@\n-one\n+1\n@@ -2 +2 @@\n-nine\n+9\n", "hunk 2"},

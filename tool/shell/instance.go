@@ -407,7 +407,7 @@ func (i *instance) ended(exit *bash.Exit, e *end) {
 		exit.Notes = append(exit.Notes, "The shell ended with this script; the next one finds the same "+found)
 		return
 	}
-	exit.Notes = append(exit.Notes, "The shell ended with this script without saying how it was; the next script finds a new shell with what there was before this one")
+	exit.Notes = append(exit.Notes, "The shell ended with this script, and what that changed in it is not known; the next script finds a new shell with what there was before this one")
 }
 
 // hangUp ends a shell that has a terminal, and takes the last that was written to that.
