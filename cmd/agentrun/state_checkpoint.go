@@ -256,7 +256,8 @@ func newStateRestoreCommand(env *environment) *cobra.Command {
 of the one at a message; agentrun state checkpoints lists them. Of both ids the
 beginning is enough where it fits one alone. The session has the id of the
 conversation where the home has no session of that id, else a new one: what is
-there stays as it is.
+there stays as it is. In a file of agent.v1 clients (diskkv:) a conversation may
+have no checkpoint, and a state beside its other data: that is taken then.
 
 With --json it prints an object: session, path.`,
 		Example: `  agentrun state restore 01a1fa9b-79d4-7b5c-8c8e-0b6c2f0a9d11
@@ -284,6 +285,11 @@ func (e *environment) stateRestore(ctx context.Context, arg, bubble string, flag
 	}
 	return flag.withPointers(ctx, e, m, func(kept keptStates) error {
 		id, err := kept.find(ctx, arg)
+		if errors.Is(err, pointers.ErrNotFound) && bubble == "" {
+			if state := kept.composerState(ctx, arg); state != nil {
+				return e.restoreBytes(ctx, m, kept.blobs, state, o)
+			}
+		}
 		if err != nil {
 			return err
 		}
