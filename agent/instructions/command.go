@@ -49,8 +49,17 @@ func (p Project) Command(name string) (Command, error) {
 			}
 		}
 	}
-	return Command{}, fmt.Errorf("there is no command /%s, in .agentrun/commands or .claude/commands of the project, or in commands of the home: %w", name, fs.ErrNotExist)
+	return Command{}, &noCommandError{name}
 }
+
+// noCommandError is fs.ErrNotExist in words.
+type noCommandError struct{ name string }
+
+func (e *noCommandError) Error() string {
+	return "there is no command /" + e.name + ", in .agentrun/commands or .claude/commands of the project, or in commands of the home"
+}
+
+func (e *noCommandError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Commands are the names of the commands there are, in the order of the alphabet. What cannot be looked into is left out.
 func (p Project) Commands() []string {

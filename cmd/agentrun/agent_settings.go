@@ -251,6 +251,12 @@ func (c *agentCommand) goTo(dirs ...string) error {
 	return nil
 }
 
+// howEnded says how a run ended that was not completed.
+var howEnded = map[agent.Status]string{
+	agent.FailedRun: "failed", agent.BudgetEnd: "had spent its budget", agent.TimeoutEnd: "had used up its time",
+	agent.Cancelled: "was cancelled", agent.Unfinished: "was interrupted",
+}
+
 // interrupted says that a new prompt leaves behind a run that was not completed.
 func (c *agentCommand) interrupted(ctx context.Context, s *session.Session) error {
 	if !s.Exists() {
@@ -264,10 +270,6 @@ func (c *agentCommand) interrupted(ctx context.Context, s *session.Session) erro
 	if err != nil || driven { // who drives it is told in a moment
 		return err
 	}
-	how := map[agent.Status]string{
-		agent.FailedRun: "failed", agent.BudgetEnd: "had spent its budget", agent.TimeoutEnd: "had used up its time",
-		agent.Cancelled: "was cancelled", agent.Unfinished: "was interrupted",
-	}[standing.Status]
-	c.remark("the last run of the session %s: this one takes its place, with its conversation and its subagents; agentrun resume goes on with a run without a new prompt, --new begins another session", how)
+	c.remark("the last run of the session %s: this one takes its place, with its conversation and its subagents; agentrun resume goes on with a run without a new prompt, --new begins another session", howEnded[standing.Status])
 	return nil
 }

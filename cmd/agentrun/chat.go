@@ -31,6 +31,7 @@ and @path are as there; the chat's own commands are
   /artifacts  kept output and reports: enter opens one in $PAGER (ctrl+o)
   /sessions   another session from a list
   /resume     go on with a run that was interrupted
+  /mode       /mode plan has the next prompts worked on in that mode
   /help, /quit
 
 Enter sends; alt+enter, ctrl+j or a \ before enter begins a line; up and down go

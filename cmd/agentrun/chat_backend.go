@@ -55,7 +55,7 @@ func (c *chatBackend) notes(ctx context.Context) []string {
 	if err != nil || standing.Run == "" || standing.Status == agent.Completed {
 		return nil
 	}
-	return []string{fmt.Sprintf("the last run of the session is %s: /resume goes on with it", standing.Status)}
+	return []string{fmt.Sprintf("the last run of the session %s: /resume goes on with it", howEnded[standing.Status])}
 }
 
 // Run implements chat.Backend, here and below.
@@ -103,6 +103,11 @@ func (c *chatBackend) drive(ctx context.Context, do func(*work, []entry.Body) (a
 		return out, err
 	}
 	defer func() { err = errors.Join(err, w.release()) }()
+	defer func() {
+		if out.Status != "" && w.view.spent().Requests > 0 {
+			c.remark("%s", endLine(out, w.view.spent(), w.view.unpriced))
+		}
+	}()
 	for out, err = do(w, with); err == nil && out.Status == agent.Completed; out, err = w.agent.Resume(ctx) {
 		standing, serr := agent.StandingOf(ctx, c.bench.session, agent.MainID)
 		if serr != nil || standing.Said == 0 {
@@ -116,6 +121,26 @@ func (c *chatBackend) drive(ctx context.Context, do func(*work, []entry.Body) (a
 func (c *chatBackend) Say(ctx context.Context, text string) error {
 	_, err := agent.Say(ctx, c.bench.session, agent.Said{Text: text})
 	return err
+}
+
+// Mode has the next prompts worked on in a mode.
+func (c *chatBackend) Mode(ctx context.Context, name string) (string, error) {
+	if name == "" && !c.bench.session.Exists() {
+		name = cmp.Or(c.mode, string(plan.Agent))
+	}
+	if name == "" {
+		board, err := plan.Open(ctx, c.bench.session)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("the mode is %s; /mode agent, ask, plan or debug changes it", cmp.Or(plan.Mode(c.mode), board.Mode())), nil
+	}
+	mode, err := plan.ParseMode(name)
+	if err != nil {
+		return "", err
+	}
+	c.mode = string(mode)
+	return fmt.Sprintf("the mode is %s from the next prompt on", mode), nil
 }
 
 // Past is the conversation at the leaf.

@@ -130,7 +130,7 @@ func TestEscCancelsARunThatCanBeResumed(t *testing.T) {
 	}
 	goOn(t, dir)
 	p = chatIn(t, dir, env)
-	p.show("the last run of the session is cancelled: /resume goes on with it")
+	p.show("the last run of the session was cancelled: /resume goes on with it")
 	p.press("/res\t\r")
 	p.show("It went on.", "enter sends")
 	p.leave("/quit\r")
@@ -154,7 +154,7 @@ func TestASignalEndsAChatWithItsStatus(t *testing.T) {
 			}
 			goOn(t, dir)
 			p = chatIn(t, dir, env)
-			p.show("the last run of the session is cancelled: /resume goes on with it")
+			p.show("the last run of the session was cancelled: /resume goes on with it")
 			p.leave("/quit\r")
 		})
 	}
@@ -246,7 +246,7 @@ func TestSlashCommandsFromFilesInAChat(t *testing.T) {
 	p, _, _ := chatting(t, `{"agent":"main","expect":{"contains":"Say hello to all."},"say":[{"text":"Hello all."}]}
 `)
 	p.press("/")
-	p.show("/artifacts /greet /help /quit /resume /sessions /tree")
+	p.show("/artifacts /greet /help /mode /quit /resume /sessions /tree")
 	p.press("gr\tall\r")
 	p.show("› /greet all", "Hello all.", "enter sends")
 	p.press("/nothing\r")
@@ -304,5 +304,23 @@ func TestAChatNeedsATerminal(t *testing.T) {
 	out, err := agentrunCommand(dir, env, "chat", "--model", "script:a.jsonl").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "chat needs a terminal: agentrun run works without one") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestAChatTellsItsCommandsItsModeAndWhatItSpent(t *testing.T) {
+	p, _, _ := chatting(t, `{"agent":"main","say":[{"thinking":"Let me see."},{"text":"A **plan**."},{"usage":{"input":900,"output":100}}]}
+`)
+	p.press("/help\r")
+	p.show("/artifacts", "/mode ", "/tree", "from files: /greet", "enter sends;")
+	p.press("/mode plan\r")
+	p.show("the mode is plan from the next prompt on")
+	p.press("what next\r")
+	p.show("Let me see.\nA ", "completed: 1 request, 1000 tokens")
+	p.press("/mode\r")
+	p.show("the mode is plan; /mode agent")
+	p.press("/mode nothing\r")
+	p.show(`"nothing" is no mode`)
+	if status := p.leave("/quit\r"); status != 0 {
+		t.Errorf("the status is %d", status)
 	}
 }

@@ -34,6 +34,8 @@ type Backend interface {
 	Entries(ctx context.Context) ([]Entry, error)
 	// Jump has the session go on from an entry.
 	Jump(ctx context.Context, id string) error
+	// Mode has what is prompted from now on worked on in the mode of that name, and says so; "" only tells which one it is.
+	Mode(ctx context.Context, name string) (string, error)
 	Artifacts(ctx context.Context) ([]Artifact, error)
 	// Pager is a command that shows an artifact at the terminal.
 	Pager(ctx context.Context, a Artifact) (*exec.Cmd, error)

@@ -180,8 +180,15 @@ func (m *chatModel) observe(msg eventMsg) {
 	key := func(call string) string { return msg.id + "\n" + call }
 	switch e := msg.event.(type) {
 	case agent.Answering:
-		if delta, ok := e.Event.(model.TextDelta); ok && main {
-			m.talk.answer(delta.Text)
+		switch delta := e.Event.(type) {
+		case model.TextDelta:
+			if main {
+				m.talk.answer(Answer, delta.Text)
+			}
+		case model.ThinkingDelta:
+			if main {
+				m.talk.answer(Thought, delta.Text)
+			}
 		}
 		return
 	case agent.CallStarted:
@@ -369,23 +376,6 @@ func (m *chatModel) interrupt() tea.Cmd {
 	return nil
 }
 
-// builtins are the slash commands of the chat itself. They come before those of files.
-var builtins = []struct{ name, about string }{
-	{"artifacts", "output that was kept, and reports, to open in a pager (ctrl+o)"},
-	{"help", "the keys"},
-	{"quit", "leave; the session stays"},
-	{"resume", "go on with a run that was interrupted"},
-	{"sessions", "go on with another session"},
-	{"tree", "the session's entries, to go on from another one (ctrl+t)"},
-}
-
-const help = `enter sends; alt+enter, ctrl+j or a \ before enter begins a line; up and down go through prompts
-esc cancels the run, which /resume goes on with; ctrl+c does too, and again quits
-what is sent while the agent works is said to it before its next step
-@path shows the agent a file; the path of a picture, pasted, is the picture; ctrl+v pastes from the clipboard
-page up and down scroll; tab completes a command
-`
-
 // submit is enter.
 func (m *chatModel) submit() tea.Cmd {
 	text := m.input.text
@@ -395,7 +385,13 @@ func (m *chatModel) submit() tea.Cmd {
 	if name, ok := strings.CutPrefix(strings.TrimSpace(text), "/"); ok {
 		if slices.ContainsFunc(builtins, func(b struct{ name, about string }) bool { return b.name == name }) || name == "exit" {
 			m.input.take()
-			return m.open("/" + name)
+			if name != "mode" {
+				return m.open("/" + name)
+			}
+		}
+		if first, rest, _ := strings.Cut(name, " "); first == "mode" {
+			m.input.take()
+			return m.mode(strings.TrimSpace(rest))
 		}
 	}
 	m.talk.scroll = 0
@@ -437,67 +433,6 @@ func (m *chatModel) remember(text string) tea.Cmd {
 		}
 		return nil
 	}
-}
-
-// open is a command of the chat.
-func (m *chatModel) open(name string) tea.Cmd {
-	switch name {
-	case "/tree":
-		return m.openTree
-	case "/artifacts":
-		return m.openArtifacts
-	case "/help":
-		m.talk.add(Item{Kind: Remark, Text: help})
-	case "/quit", "/exit":
-		return tea.Quit
-	case "/sessions":
-		if m.running {
-			m.note = "the agent is at work: cancel with esc first"
-			return nil
-		}
-		m.end = Sessions
-		return tea.Quit
-	case "/resume":
-		if m.running {
-			m.note = "the agent is at work already"
-			return nil
-		}
-		return m.start(nil)
-	}
-	return nil
-}
-
-// completions are the commands that the input may become.
-func (m *chatModel) completions() []string {
-	typed, ok := strings.CutPrefix(m.input.text, "/")
-	if !ok || strings.ContainsAny(typed, " \n") {
-		return nil
-	}
-	var all []string
-	for _, b := range builtins {
-		all = append(all, b.name)
-	}
-	all = append(all, m.o.Commands...)
-	all = slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, typed) })
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-func (m *chatModel) complete() {
-	all := m.completions()
-	if len(all) == 0 {
-		return
-	}
-	common := all[0]
-	for _, name := range all[1:] {
-		for !strings.HasPrefix(name, common) {
-			common = common[:len(common)-1]
-		}
-	}
-	if len(all) == 1 {
-		common += " "
-	}
-	m.input.set("/" + strings.ToValidUTF8(common, ""))
 }
 
 // paste takes pasted text: the path of a picture is the picture.

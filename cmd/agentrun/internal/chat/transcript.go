@@ -11,10 +11,11 @@ type Kind int
 
 // Kinds of items.
 const (
-	Said   Kind = iota // by the person
-	Answer             // of the agent
-	Call               // a call in one row
-	Remark             // of the program
+	Said    Kind = iota // by the person
+	Answer              // of the agent
+	Thought             // of the model, before it answers
+	Call                // a call in one row
+	Remark              // of the program
 )
 
 // Item is a part of a conversation. Its text is made harmless before it is shown.
@@ -31,6 +32,8 @@ type part struct {
 	text strings.Builder // of what is not a call
 	line int             // where in text the last line begins
 	rows []string        // of the lines before that, at the width of the transcript
+	code []bool          // which of them are between fences, of an answer
+	in   bool            // the last line is
 }
 
 // maxParts is how many parts are kept to scroll back to; the session has all.
@@ -53,7 +56,7 @@ func (t *transcript) resize(width int) {
 	}
 	t.width = width
 	for _, p := range t.parts {
-		p.rows, p.line = nil, 0
+		p.rows, p.line, p.code, p.in = nil, 0, nil, false
 		t.lay(p)
 	}
 }
@@ -82,14 +85,17 @@ func (t *transcript) keep(more int) {
 	}
 }
 
-// answer adds a piece of an answer, as it comes.
-func (t *transcript) answer(piece string) {
+// answer adds a piece of an answer, or of the thoughts before it, as it comes.
+func (t *transcript) answer(kind Kind, piece string) {
+	if t.open && t.parts[len(t.parts)-1].kind != kind {
+		t.endAnswer()
+	}
 	piece = t.clean.Add(piece)
 	if piece == "" {
 		return
 	}
 	if !t.open {
-		t.append(&part{kind: Answer})
+		t.append(&part{kind: kind})
 		t.open = true
 	}
 	t.grow(piece)
@@ -119,7 +125,11 @@ func (t *transcript) lay(p *part) {
 		if i < 0 {
 			return
 		}
-		p.rows = append(p.rows, runview.WrapWords(text[:i], t.room(p))...)
+		fence := p.kind == Answer && isFence(text[:i])
+		for _, row := range runview.WrapWords(text[:i], t.room(p)) {
+			p.rows, p.code = append(p.rows, row), append(p.code, p.in || fence)
+		}
+		p.in = p.in != fence
 		p.line += i + 1
 	}
 }
@@ -154,7 +164,11 @@ func (t *transcript) view(height int, coloured bool) (rows []string, below bool)
 	for i := len(t.parts) - 1; i >= 0 && len(all) < need; i-- {
 		p := t.parts[i]
 		for j, rows := len(t.of(p))-1, t.of(p); j >= 0; j-- {
-			all = append(all, p.style(rows[j], j == 0, t.width).Render(coloured))
+			row := p.style(rows[j], j == 0, t.width)
+			if p.kind == Answer && coloured { // without styles its marks say what they say
+				row = markdown(rows[j], p.within(j))
+			}
+			all = append(all, row.Render(coloured))
 		}
 		if p.kind == Said && i > 0 {
 			all = append(all, "")
@@ -180,6 +194,8 @@ func (p *part) style(row string, first bool, width int) runview.Row {
 		return runview.Row{{Text: "› ", Style: runview.Cyan}, {Text: row, Style: runview.Bold}}
 	case p.kind == Said:
 		return runview.Row{{Text: "  "}, {Text: row, Style: runview.Bold}}
+	case p.kind == Thought:
+		return runview.Row{{Text: row, Style: runview.Faint}}
 	case p.kind == Remark:
 		return runview.Row{{Text: row, Style: runview.Amber}}
 	}
