@@ -350,7 +350,7 @@ func TestAnArtifactThatWasRemovedMeanwhileIsNotNamed(t *testing.T) {
 	}
 	defer s.Close()
 	res, err := Run(t.Context(), Options{Script: "seq 1 50000; rm -r '" + s.ArtifactsDir() + "'; seq 1 50000", Log: s, Artifacts: kept})
-	if err == nil || res.Code != 0 || res.Summary.TotalLines != 100_000 || strings.Contains(res.Output, "artifact://") || !strings.Contains(res.Output, "could not be kept") {
+	if err != nil || res.Code != 0 || res.Summary.TotalLines != 100_000 || strings.Contains(res.Output, "artifact://") || !strings.Contains(res.Output, "could not be kept") {
 		t.Errorf("%v, %+v, and the notice %s", err, res.Exit, res.Summary.Notice)
 	}
 }
