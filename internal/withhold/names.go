@@ -6,9 +6,10 @@ import "strings"
 // are what stands between its underscores.
 //
 //   - A word is SECRET, SECRETS, PASSWORD, PASSWD, PASSPHRASE, CREDENTIAL, CREDENTIALS or APIKEY, wherever it stands.
-//   - The last word ends in TOKEN, PASSWORD, PASSWD, PASSPHRASE, SECRET or APIKEY (GITHUB_TOKEN, PGPASSWORD), or is PASS,
-//     AUTH, PAT, KEY or KEYS behind another one (DB_PASS, NPM_CONFIG__AUTH, OPENAI_API_KEY).
-//   - The name is MYSQL_PWD, SSHPASS, LDAPPASS or DOCKER_AUTH_CONFIG.
+//   - The last word ends in TOKEN, PASSWORD, PASSWD, PASSPHRASE, SECRET, APIKEY, SECRETKEY, ACCESSKEY, PRIVATEKEY or JWT
+//     (GITHUB_TOKEN, PGPASSWORD), or is PASS, AUTH, PAT, KEY or KEYS behind another one (DB_PASS, NPM_CONFIG__AUTH,
+//     OPENAI_API_KEY).
+//   - The name is MYSQL_PWD, SSHPASS, LDAPPASS, DBPASS or DOCKER_AUTH_CONFIG.
 //
 // Not so where the last word says that the value is a place or a number: FILE, PATH, DIR, URL, URI, SOCK, SOCKET,
 // PROGRAM, COMMAND, CMD, HELPER, NAME, ID, TTL, LENGTH, TIMEOUT, EXPIRY, TYPE, and for names that end in PUBLIC_KEY or are
@@ -16,7 +17,7 @@ import "strings"
 func Name(name string) bool {
 	name = strings.ToUpper(name)
 	switch name {
-	case "MYSQL_PWD", "SSHPASS", "LDAPPASS", "DOCKER_AUTH_CONFIG", "AWS_ACCESS_KEY_ID":
+	case "MYSQL_PWD", "SSHPASS", "LDAPPASS", "DBPASS", "DOCKER_AUTH_CONFIG", "AWS_ACCESS_KEY_ID":
 		return true
 	case "GOOGLE_APPLICATION_CREDENTIALS":
 		return false
@@ -61,7 +62,7 @@ var (
 	behind   = set("PASS", "AUTH", "PAT", "KEY", "KEYS")
 	harmless = set("FILE", "PATH", "DIR", "URL", "URI", "SOCK", "SOCKET", "PROGRAM", "COMMAND", "CMD", "HELPER", "NAME", "ID",
 		"TTL", "LENGTH", "TIMEOUT", "EXPIRY", "TYPE")
-	endings = []string{"TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY"}
+	endings = []string{"TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "APIKEY", "SECRETKEY", "ACCESSKEY", "PRIVATEKEY", "JWT"}
 )
 
 // Split divides an environment (KEY=VALUE each) into what commands may see and what is withheld. Neither shares memory

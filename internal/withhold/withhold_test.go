@@ -17,7 +17,7 @@ func TestNamesThatLookLikeSecretsAreTheDocumentedOnes(t *testing.T) {
 		"AWS_ACCESS_KEY_ID": true, "GITHUB_TOKEN": true, "GH_PAT": true, "npm_config__auth": true, "PGPASSWORD": true,
 		"MYSQL_PWD": true, "DB_PASS": true, "SECRET_KEY_BASE": true, "STRIPE_SECRET": true, "RESTIC_PASSWORD": true,
 		"SSHPASS": true, "SSH_PASSPHRASE": true, "SLACK_CREDENTIALS": true, "OPENAI_APIKEY": true, "TOKEN": true, "my_token": true,
-		"SECRETS": true, "ENCRYPTION_KEYS": true,
+		"SECRETS": true, "ENCRYPTION_KEYS": true, "SECRETKEY": true, "MINIO_ACCESSKEY": true, "JWT": true, "DBPASS": true,
 
 		"PATH": false, "HOME": false, "PWD": false, "OLDPWD": false, "KEY": false, "PASS": false, "SSH_AUTH_SOCK": false, "XAUTHORITY": false,
 		"GPG_TTY": false, "SSH_ASKPASS": false, "GIT_ASKPASS": false, "RESTIC_PASSWORD_FILE": false, "AWS_WEB_IDENTITY_TOKEN_FILE": false,
