@@ -32,6 +32,8 @@ type Outcome struct {
 	Usage   entry.Usage   `json:"usage"`
 	Took    time.Duration `json:"-"`
 	Resumed bool          `json:"resumed"` // the run went on with one before
-	// CountedOn says that Total has what those before have spent. A run that was completed and went on with something new counts anew.
+	// CountedOn says that Total has what those before have spent, if they spent anything, and Anew that it has not, because the last one was
+	// at its end and something new came.
 	CountedOn bool `json:"-"`
+	Anew      bool `json:"-"`
 }

@@ -64,7 +64,8 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 	}
 	if prompt == nil && r.past.start != nil {
 		start.Resumes = r.past.start.Run
-		if start.Before = r.past.before(); start.Before != nil {
+		start.Before = r.past.before()
+		if r.outcome.Anew = start.Before == nil; !r.outcome.Anew {
 			if err := r.countOn(ctx, *start.Before); err != nil {
 				return fmt.Errorf("going on with a run: %w", err)
 			}
@@ -102,7 +103,7 @@ func (r *run) begin(ctx context.Context, prompt *entry.Content, with ...entry.Bo
 
 // countOn has what was spent of the limits before count as this run's, and that of its subagents as their budget's.
 func (r *run) countOn(ctx context.Context, before Before) error {
-	r.before, r.outcome.CountedOn = before, true
+	r.before, r.outcome.CountedOn = before, before.Spent != (Spent{})
 	r.spent.Carry(before.Spent, 0)
 	if r.Budget == nil {
 		return nil

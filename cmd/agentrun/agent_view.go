@@ -245,7 +245,7 @@ func endLine(out agent.Outcome, all agent.Spent, unpriced bool) string {
 	switch {
 	case out.CountedOn:
 		line += ", with what came before it was resumed"
-	case out.Resumed:
+	case out.Anew:
 		line += ", since it was resumed"
 	}
 	return line

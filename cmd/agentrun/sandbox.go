@@ -27,7 +27,7 @@ cpu=60s,file=1GiB,disk=2GiB. One that is reached is told; without control groups
 file= only of the command and of files in the workspace.
 What this machine can not do is refused (agentrun doctor --sandbox); the
 settings of config.json hold where a flag is not given. All that may be read
-without a sandbox may be read in it.`
+without a sandbox may be read in it, but for settings.key of the home.`
 
 // confinement is what a command may do, by flags.
 type confinement struct {
@@ -117,6 +117,10 @@ func (e *environment) policy(s *session.Session, c *confinement, dir string) (*s
 			return nil, fmt.Errorf("finding the workspace: %w", err)
 		}
 		p.Roots = append(p.Roots, abs)
+	}
+	if p.Mode == sandbox.ReadOnly || p.Mode == sandbox.Workspace {
+		// A key that is made while the command goes on would not be hidden from it. A home that cannot be written gets none.
+		_, _ = seal.Make(nil, s.Home())
 	}
 	p.Protected, p.Hidden = ownFiles(s)
 	return p, nil
