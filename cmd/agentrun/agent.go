@@ -162,7 +162,7 @@ func (c *agentCommand) run(ctx context.Context, prompt *string, id string) (err 
 		before, _ := agent.LastStart(ctx, b.session, agent.MainID) // the run itself says what cannot be read
 		out, err = w.agent.Resume(sigs.ctx)
 		if now, _ := agent.LastStart(ctx, b.session, agent.MainID); before != nil && before.Resumes == "" && now != nil && now.Answers == before.Answers {
-			out.Resumed = false // nothing had come of the run by then: it was only taken over
+			out.Resumed, out.CountedOn = false, false // nothing had come of the run by then: it was only taken over
 		}
 	}
 	sigs.release()
