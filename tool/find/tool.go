@@ -74,7 +74,9 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	}
 	options.Open = nil
 	if t.Artifacts != nil {
-		options.Open = func() (outputsink.File, error) { return t.Artifacts.Create(ctx, "find", artifacts.Provenance{Call: tool.OriginOf(ctx)}) }
+		options.Open = func() (outputsink.File, error) {
+			return t.Artifacts.Create(ctx, "find", artifacts.Provenance{Call: tool.OriginOf(ctx)})
+		}
 	}
 	sink := outputsink.New(options)
 	for _, item := range l.Items {

@@ -78,7 +78,9 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (tool.Result, error
 	}
 	options.Open = nil
 	if t.Artifacts != nil {
-		options.Open = func() (outputsink.File, error) { return t.Artifacts.Create(ctx, "grep", artifacts.Provenance{Call: tool.OriginOf(ctx)}) }
+		options.Open = func() (outputsink.File, error) {
+			return t.Artifacts.Create(ctx, "grep", artifacts.Provenance{Call: tool.OriginOf(ctx)})
+		}
 	}
 	sink := outputsink.New(options)
 	res, err := Search(ctx, t.Workspace, t.Sources, Options{
