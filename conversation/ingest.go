@@ -139,6 +139,7 @@ func (l *log) advance(ctx context.Context, f Log, put sidecar.Put, each func(i i
 		err  error
 	}
 	blocks := make(chan block, 1)
+	read := l.read - int64(len(l.rest)) // from here on who reads ahead has both
 	go func() {
 		defer close(blocks)
 		for l.read < f.Size {
@@ -154,7 +155,6 @@ func (l *log) advance(ctx context.Context, f Log, put sidecar.Put, each func(i i
 		}
 	}()
 	var failed error
-	read := l.read - int64(len(l.rest))
 	for b := range blocks {
 		for _, s := range b.list {
 			read += int64(len(s.line))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -80,25 +81,23 @@ func TestALongTextFormIsReadAsItComes(t *testing.T) {
 // aheadOf counts how far a file was read when the first blob of it was stored.
 type aheadOf struct {
 	blobstore.Store
-	read  int
-	first int
+	read  atomic.Int64
+	first atomic.Int64
 }
 
 func (a *aheadOf) Set(ctx context.Context, r blobref.Ref, data []byte) error {
-	if a.first == 0 {
-		a.first = a.read
-	}
+	a.first.CompareAndSwap(0, a.read.Load())
 	return a.Store.Set(ctx, r, data)
 }
 
 type countedReader struct {
 	r  io.Reader
-	to *int
+	to *atomic.Int64
 }
 
 func (c countedReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	*c.to += n
+	c.to.Add(int64(n))
 	return n, err
 }
 
@@ -111,8 +110,8 @@ func TestBlobsOfAFileAreStoredAsItIsRead(t *testing.T) {
 	if _, err := conversation.ReadTransfer(t.Context(), countedReader{bytes.NewReader(file), &store.read}, store); err != nil {
 		t.Fatal(err)
 	}
-	if store.first > len(file)/2 {
-		t.Errorf("of %d bytes %d were read before the first blob was stored", len(file), store.first)
+	if first := store.first.Load(); first > int64(len(file))/2 {
+		t.Errorf("of %d bytes %d were read before the first blob was stored", len(file), first)
 	}
 }
 
