@@ -32,12 +32,12 @@ func (p *past) before() *Before {
 		b.TookMS = min(max(0, b.TookMS), longest.Milliseconds())
 	}
 	if p.end != nil && p.end.Run == p.start.Run {
-		b.Spent = b.Spent.less(b.Untold).plus(p.end.Spent)
+		b.Spent = b.Spent.less(b.Untold).Plus(p.end.Spent)
 		b.Untold = Spent{}
 		b.TookMS += min(max(0, p.end.DurationMS), longest.Milliseconds())
 		return &b
 	}
-	b.Spent, b.Untold = b.Spent.plus(p.spent), b.Untold.plus(p.spent)
+	b.Spent, b.Untold = b.Spent.Plus(p.spent), b.Untold.Plus(p.spent)
 	if took := p.worked.Sub(p.began); took > 0 && !p.began.IsZero() {
 		b.TookMS += min(took, longest).Milliseconds()
 	}
@@ -50,7 +50,7 @@ func (p *past) note(e entry.Entry) {
 	case e.Type() == entry.TypeModelUsage:
 		var u entry.ModelUsage
 		if e.Decode(&u) == nil && u.Purpose == CompactPurpose {
-			p.spent = p.spent.plus(spentOn(u.Usage))
+			p.spent = p.spent.Plus(spentOn(u.Usage))
 		}
 	case e.Type() != entry.TypeMessage:
 		return
@@ -64,7 +64,7 @@ func (p *past) note(e entry.Entry) {
 		if e.Decode(&m) != nil {
 			return
 		}
-		if p.spent = p.spent.plus(spentOn(m.Message.Usage)); counts(m.Message.StopReason) {
+		if p.spent = p.spent.Plus(spentOn(m.Message.Usage)); counts(m.Message.StopReason) {
 			p.answers++
 		}
 	case e.Role() != entry.RoleToolResult:
@@ -92,13 +92,13 @@ func SpentIn(ctx context.Context, s *session.Session, id string) (run string, si
 	if p.start.Before != nil {
 		spent = p.start.Before.Untold
 	}
-	return run, since, spent.plus(p.spent), nil
+	return run, since, spent.Plus(p.spent), nil
 }
 
 func spentOn(u entry.Usage) Spent { return Spent{1, tokensOf(u), u.Cost.Total} }
 
-// plus adds what was spent. A log may be hostile: less than nothing was spent by nobody.
-func (s Spent) plus(t Spent) Spent {
+// Plus adds what was spent. A log may be hostile: less than nothing was spent by nobody.
+func (s Spent) Plus(t Spent) Spent {
 	return Spent{s.Requests + max(0, t.Requests), s.Tokens + max(0, t.Tokens), s.Cost + max(0, t.Cost)}
 }
 

@@ -47,14 +47,14 @@ func NewBudget(parent *Budget, limits Limits) *Budget {
 func (b *Budget) Carry(s Spent, agents int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.spent, b.agents = b.spent.plus(s), b.agents+agents
+	b.spent, b.agents = b.spent.Plus(s), b.agents+agents
 }
 
 // Spend counts a request.
 func (b *Budget) Spend(u entry.Usage) {
 	for ; b != nil; b = b.Parent {
 		b.mu.Lock()
-		b.spent = b.spent.plus(spentOn(u))
+		b.spent = b.spent.Plus(spentOn(u))
 		b.mu.Unlock()
 	}
 }

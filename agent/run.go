@@ -112,7 +112,7 @@ func (r *run) countOn(ctx context.Context, before Before) error {
 	if r.Below != nil {
 		below, agents, err = r.Below(ctx, before.Since)
 	}
-	r.Budget.Carry(before.Spent.plus(below), agents)
+	r.Budget.Carry(before.Spent.Plus(below), agents)
 	return err
 }
 

@@ -93,11 +93,7 @@ func (f *family) spend(end End) {
 	if f.spent == nil {
 		f.spent = map[string]agent.Spent{}
 	}
-	all := f.spent[end.ID]
-	all.Requests += end.Spent.Requests
-	all.Tokens += end.Spent.Tokens
-	all.Cost += end.Spent.Cost
-	f.spent[end.ID] = all
+	f.spent[end.ID] = f.spent[end.ID].Plus(end.Spent)
 }
 
 // has reports whether the agent has started a subagent.

@@ -62,7 +62,7 @@ func (c *counting) below(ctx context.Context, f *family, depth int) error {
 	}
 	for _, end := range f.all {
 		if !end.Ended.Before(c.since) {
-			c.add(end.Spent)
+			c.spent = c.spent.Plus(end.Spent)
 		}
 	}
 	for _, spawn := range f.spawns {
@@ -91,7 +91,7 @@ func (c *counting) child(ctx context.Context, id, told string, depth int) error 
 		return ctx.Err()
 	}
 	if run != "" && run != told && !began.Before(c.since) {
-		c.add(spent)
+		c.spent = c.spent.Plus(spent)
 	}
 	if !c.parents[id] {
 		return nil
@@ -101,10 +101,4 @@ func (c *counting) child(ctx context.Context, id, told string, depth int) error 
 		return ctx.Err()
 	}
 	return c.below(ctx, &f, depth+1)
-}
-
-func (c *counting) add(s agent.Spent) {
-	c.spent.Requests += max(0, s.Requests)
-	c.spent.Tokens += max(0, s.Tokens)
-	c.spent.Cost += max(0, s.Cost)
 }

@@ -21,18 +21,23 @@ func (d *Dir) Remove(ctx context.Context, conversation string) error {
 	if err := ctx.Err(); err != nil {
 		return removing(conversation, err)
 	}
-	// Looked for before there is a lock, so that nothing is made where there is nothing.
-	_, err := d.fs.Lstat(d.path(conversation))
-	if err == nil {
-		err = d.locked(ctx, func() error { return d.remove(ctx, conversation) })
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrNotFound
-	}
-	if err != nil {
+	if err := d.change(ctx, conversation, d.remove); err != nil {
 		return removing(conversation, err)
 	}
 	return nil
+}
+
+// change has the file of a conversation changed under the lock, and matches ErrNotFound where there is none.
+func (d *Dir) change(ctx context.Context, conversation string, do func(ctx context.Context, conversation string) error) error {
+	// Looked for before there is a lock, so that nothing is made where there is nothing.
+	_, err := d.fs.Lstat(d.path(conversation))
+	if err == nil {
+		err = d.locked(ctx, func() error { return do(ctx, conversation) })
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNotFound
+	}
+	return err
 }
 
 // remove is Remove; it is locked.
@@ -67,14 +72,7 @@ func (d *Dir) Repair(ctx context.Context, conversation string) error {
 	if err := CheckID("conversation", conversation); err != nil {
 		return err
 	}
-	_, err := d.fs.Lstat(d.path(conversation))
-	if err == nil {
-		err = d.locked(ctx, func() error { return d.repair(ctx, conversation) })
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = ErrNotFound
-	}
-	if err != nil {
+	if err := d.change(ctx, conversation, d.repair); err != nil {
 		return fmt.Errorf("giving up what is damaged of conversation %s: %w", conversation, err)
 	}
 	return nil

@@ -55,7 +55,7 @@ const groupPrefix = "agentrun-limit-"
 
 // Find tells where this process can make groups.
 func Find() Place {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := readMounts()
 	if err != nil {
 		return Place{Why: "/proc/self/mountinfo can not be read"}
 	}

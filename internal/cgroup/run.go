@@ -44,7 +44,7 @@ func LeaveRun() error {
 	if err != nil {
 		return nil // there are none
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := readMounts()
 	if err != nil {
 		return nil
 	}

@@ -2,10 +2,10 @@ package s3
 
 import (
 	"bytes"
+	"context"
 	"encoding/xml"
 	"fmt"
 	"io"
-	"net/http"
 )
 
 // listing is a page of ListObjectsV2.
@@ -24,16 +24,20 @@ type object struct {
 	ETag         string
 }
 
-// readAnswer reads an answer that is no object.
-func readAnswer(resp *http.Response) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+// ask makes a request whose answer is no object, and reads that.
+func (c *Client) ask(ctx context.Context, r request) (status int, body []byte, err error) {
+	resp, err := c.do(ctx, r)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	if body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1)); err != nil {
+		return 0, nil, err
 	}
 	if len(body) > maxAnswer {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrAnswer, maxAnswer)
+		return 0, nil, fmt.Errorf("%w: it has more than %d bytes", ErrAnswer, maxAnswer)
 	}
-	return body, nil
+	return resp.StatusCode, body, nil
 }
 
 // parse is the one way from XML of a service to a value. It must be one document, whose root is that of v.

@@ -197,12 +197,7 @@ func (c *Client) page(ctx context.Context, bucket, prefix, token string) (*listi
 	if token != "" {
 		q.Set("continuation-token", token)
 	}
-	resp, err := c.do(ctx, request{method: http.MethodGet, bucket: bucket, query: q})
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := readAnswer(resp)
+	_, body, err := c.ask(ctx, request{method: http.MethodGet, bucket: bucket, query: q})
 	if err != nil {
 		return nil, err
 	}

@@ -62,31 +62,21 @@ func (c *Client) putParts(ctx context.Context, bucket, key string, body io.Reade
 	}
 	h := p.header()
 	h.Set("Content-Type", "application/xml")
-	resp, err := c.do(ctx, request{
+	status, answer, err := c.ask(ctx, request{
 		method: http.MethodPost, bucket: bucket, key: key, query: url.Values{"uploadId": {upload}}, header: h,
 		body: io.NewSectionReader(bytes.NewReader(list), 0, int64(len(list))), sum: sha256.Sum256(list),
 	})
 	if err != nil {
 		return "", err
 	}
-	defer resp.Body.Close()
-	answer, err := readAnswer(resp)
-	if err != nil {
-		return "", err
-	}
-	return parseCompleted(resp.StatusCode, answer)
+	return parseCompleted(status, answer)
 }
 
 func (c *Client) beginUpload(ctx context.Context, bucket, key string) (id string, err error) {
-	resp, err := c.do(ctx, request{
+	_, answer, err := c.ask(ctx, request{
 		method: http.MethodPost, bucket: bucket, key: key, query: url.Values{"uploads": {""}},
 		header: (&Put{}).header(), body: io.NewSectionReader(bytes.NewReader(nil), 0, 0), sum: noSum,
 	})
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	answer, err := readAnswer(resp)
 	if err != nil {
 		return "", err
 	}
