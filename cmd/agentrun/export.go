@@ -130,7 +130,7 @@ func (x *sessionExport) bundle(ctx context.Context, arg string) (err error) {
 	defer func() { err = closeSession(s, err) }()
 	p := x.progress("exporting, MB")
 	defer p.end()
-	o.Progress = func(done, total int64) { p.step(int(done>>20), int(total>>20)) }
+	o.Progress = p.megabytes
 	var made bundle.Summary
 	err = x.out.write(ctx, x.stdout, func(w io.Writer) (err error) {
 		made, err = bundle.Export(ctx, w, m, s, o)

@@ -85,7 +85,7 @@ func (x *sessionImport) run(ctx context.Context, name string) (err error) {
 	}
 	p := x.progress("importing, MB")
 	defer p.end()
-	o.Progress = func(done, total int64) { p.step(int(done>>20), int(total>>20)) }
+	o.Progress = p.megabytes
 	made, err := bundle.Import(ctx, m, f, o)
 	if err != nil {
 		x.guard.Recount() // what it had asked for is not there

@@ -9,8 +9,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/agentrun/agentrun/internal/process"
 )
 
 // runPrefix begins the name of the group of a run: agentrun-run-<pid>-<start of the process>-<number>.
@@ -76,13 +74,7 @@ func join(dir string, pid int) error {
 
 // sweepRuns removes the groups of runs in dir whose makers are gone. Who is still in one was not let go of, and is killed.
 func sweepRuns(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, runPrefix+"*"))
-	for _, name := range names {
-		id := process.Self()
-		var n int
-		if _, err := fmt.Sscanf(filepath.Base(name), runPrefix+"%d-%d-%d", &id.PID, &id.PIDStart, &n); err != nil || id.Life() != process.Gone {
-			continue
-		}
+	for _, name := range orphans(dir, runPrefix) {
 		if len(members(name)) > 0 {
 			remove(name, killTree)
 			continue

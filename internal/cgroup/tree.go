@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -165,15 +166,18 @@ func (t *Tree) Remove() { remove(t.dir, killTree) }
 
 // sweepTrees removes the groups in dir whose makers are gone.
 func sweepTrees(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, treePrefix+"*"))
-	for _, name := range names {
+	for _, name := range orphans(dir, treePrefix) {
+		remove(name, killTree)
+	}
+}
+
+// orphans are the groups in dir, of a kind, whose makers are gone.
+func orphans(dir, prefix string) []string {
+	names, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
+	return slices.DeleteFunc(names, func(name string) bool {
 		id := process.Self()
 		var n int
-		if _, err := fmt.Sscanf(filepath.Base(name), treePrefix+"%d-%d-%d", &id.PID, &id.PIDStart, &n); err != nil {
-			continue
-		}
-		if id.Life() == process.Gone {
-			remove(name, killTree)
-		}
-	}
+		_, err := fmt.Sscanf(filepath.Base(name), prefix+"%d-%d-%d", &id.PID, &id.PIDStart, &n)
+		return err != nil || id.Life() != process.Gone
+	})
 }
