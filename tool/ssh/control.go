@@ -100,10 +100,11 @@ type events struct {
 	ended    chan struct{} // the script has, and status is known
 	complete chan struct{} // all of its standard output is here
 	finished chan struct{} // what had to be ended is, but for left
+	ending   chan struct{} // gets one each time that the host tells that it is at it
 }
 
 func newEvents() *events {
-	return &events{begun: make(chan struct{}), ended: make(chan struct{}), complete: make(chan struct{}), finished: make(chan struct{})}
+	return &events{begun: make(chan struct{}), ended: make(chan struct{}), complete: make(chan struct{}), finished: make(chan struct{}), ending: make(chan struct{}, 1)}
 }
 
 // told takes a line of the program. The caller holds mu.
@@ -118,6 +119,12 @@ func (e *events) told(line string) {
 		c = e.begun
 	case "eof":
 		c = e.complete
+	case "ending":
+		select {
+		case e.ending <- struct{}{}:
+		default: // it was told, and nobody has looked yet
+		}
+		return
 	case "left":
 		if c = e.finished; !is(c) {
 			e.left = words[1:]

@@ -71,11 +71,14 @@ gone() {
 	done
 }
 
-# finish kills them, and those who come meanwhile.
+# finish kills them, and those who come meanwhile. To find them takes its time where there are thousands of others, so it
+# tells that it is at it.
 finish() {
 	i=0
+	say ending
 	members
 	while [ "$now" ] && [ $i -lt 100 ]; do
+		say ending
 		kill -STOP $now
 		kill -KILL $now
 		i=$((i + 1))

@@ -16,7 +16,8 @@ import (
 const (
 	untilTerm = 2 * time.Second        // from SIGINT to SIGTERM
 	untilKill = 2 * time.Second        // from SIGTERM to SIGKILL
-	untilGone = 10 * time.Second       // from SIGKILL until nothing more is expected of the host
+	untilGone = 10 * time.Second       // from SIGKILL, or from when the host told that it is at it, until nothing more is expected
+	untilLeft = time.Minute            // from SIGKILL until no host is waited for, whatever it tells
 	untilHeld = 250 * time.Millisecond // from the end of a script until the host is asked something else, and from its answer until who holds the output is not waited for
 )
 
@@ -292,9 +293,19 @@ func (x *run) end(sent <-chan struct{}) {
 	x.order("KILL") // also what the script has left
 	t := time.NewTimer(untilGone)
 	defer t.Stop()
-	select {
-	case <-x.done:
-	case <-t.C:
+	all := time.NewTimer(untilLeft)
+	defer all.Stop()
+	for {
+		select {
+		case <-x.done:
+			return
+		case <-all.C:
+			return
+		case <-x.events.ending:
+			t.Reset(untilGone)
+		case <-t.C:
+			return
+		}
 	}
 }
 
