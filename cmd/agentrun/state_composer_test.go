@@ -13,6 +13,7 @@ import (
 )
 
 func TestAStateAmongTheDataOfAConversationIsRestored(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir()) // the list of homes is not that of who runs the test
 	const log = `{"type":"session","version":3,"id":"s1","timestamp":"2026-01-02T03:04:05.000Z","cwd":"/w"}
 {"type":"message","id":"u1","parentId":null,"timestamp":"2026-01-02T03:04:05.000Z","message":{"role":"user","content":"question","timestamp":1}}
 `
